@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-/// `StallBudget` is given anew once in so long.
+/// How often a [`StallBudget`] is refilled.
 const PERIOD: Duration = Duration::from_secs(5);
 
 /// A bound on bytes that wait somewhere.

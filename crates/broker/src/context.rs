@@ -2,16 +2,14 @@
 use crate::access::Access;
 use crate::admission::Admission;
 use crate::condition::Condition;
+use crate::cursor_index::CursorIndexes;
 use crate::encryption::Masters;
 use crate::events::Events;
-use crate::groups::GroupVersions;
-use crate::liftbridge::{CursorIndexes, Members};
+use crate::groups::{GroupVersions, Members};
 use crate::limits::Limits;
-use crate::metrics::Reported;
-use crate::nats::NatsLink;
-use crate::partition::IdBudget;
-use crate::space::Space;
-use crate::statistics::Statistics;
+use crate::nats::{NatsContext, NatsLink};
+use crate::partition::PartitionContext;
+use crate::statistics::{Reported, Statistics};
 use crate::tls::Tls;
 use crate::view::View;
 use crate::watchdog::EventLoop;
@@ -19,7 +17,7 @@ use arc_swap::ArcSwap;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
-use tokio::sync::{Notify, Semaphore};
+use tokio::sync::Notify;
 
 /// Events that may wait for the control plane.
 const EVENTS: usize = 65_536;
@@ -39,9 +37,9 @@ pub struct Shared {
     /// Bounds.
     pub limits: Limits,
     /// Places for connections, calls and bytes of requests.
-    pub admission: Admission,
+    pub admission: Arc<Admission>,
     /// How connections are protected, and what makes clients known.
-    pub tls: Tls,
+    pub tls: Arc<Tls>,
     /// What clients may do.
     pub access: Access,
     /// The current view. Load once per request.
@@ -51,15 +49,13 @@ pub struct Shared {
     /// Publishing to NATS: acks, copies, `PublishToSubject`.
     pub nats: NatsLink,
     /// Counters and gauges.
-    pub statistics: Statistics,
+    pub statistics: Arc<Statistics>,
     /// Where the broker is in its run, for probes.
     pub condition: Condition,
     /// What health answers; false = draining or not ready yet.
     pub serving: AtomicBool,
-    /// Room for waiting and uncommitted appends of all partitions together, bytes.
-    pub inflight: Arc<Semaphore>,
     /// Whether the control plane runs.
-    pub event_loop: EventLoop,
+    pub event_loop: Arc<EventLoop>,
     /// What the control plane counts.
     pub reported: Reported,
     /// For members of consumer groups that wait for a change.
@@ -70,16 +66,12 @@ pub struct Shared {
     pub(crate) cursors: CursorIndexes,
     /// Wakes the task that removes files of deleted partitions.
     pub deleted: Notify,
-    /// Whether the data directory has space.
-    pub space: Space,
     /// Whether scrubs wait.
     pub scrub_paused: AtomicBool,
     /// Open Subscribe and `DoGet` calls, against `limits.subscriptions`.
     pub open_subscriptions: AtomicI64,
-    /// What wraps the streams' data keys.
-    pub masters: Masters,
-    /// Memory for message ids.
-    pub(crate) message_ids: IdBudget,
+    /// What the partitions share.
+    pub partitions: Arc<PartitionContext>,
 }
 
 impl Shared {
@@ -93,37 +85,62 @@ impl Shared {
         namespace: &str,
         limits: Limits,
     ) -> io::Result<Self> {
+        Self::with_masters(cluster_id, broker_id, namespace, limits, Masters::default())
+    }
+
+    /// As [`Shared::new`], with master keys.
+    ///
+    /// # Errors
+    /// When the system gives no descriptor for the events.
+    pub fn with_masters(
+        cluster_id: &str,
+        broker_id: &str,
+        namespace: &str,
+        limits: Limits,
+        masters: Masters,
+    ) -> io::Result<Self> {
         let events =
             Events::new(EVENTS)?.with_requests(limits.admin_requests, limits.admin_request_bytes);
         let events = Arc::new(events);
+        let statistics = Arc::new(Statistics::default());
+        let nats = NatsLink::new(NatsContext {
+            cluster_id: cluster_id.to_owned(),
+            broker_id: broker_id.to_owned(),
+            namespace: namespace.to_owned(),
+            pending_bytes: limits.nats_pending_bytes,
+            events: events.clone(),
+            statistics: statistics.clone(),
+        });
+        let partitions = PartitionContext::new(
+            limits,
+            events.clone(),
+            statistics.clone(),
+            masters,
+            Arc::new(nats.clone()),
+        );
         Ok(Self {
             cluster_id: cluster_id.to_owned(),
             broker_id: broker_id.to_owned(),
             namespace: namespace.to_owned(),
             limits,
-            admission: Admission::new(limits),
-            tls: Tls::default(),
+            admission: Arc::new(Admission::new(limits, statistics.clone())),
+            tls: Arc::default(),
             access: Access::new(events.clone()),
             view: ArcSwap::default(),
             events,
-            nats: NatsLink::default(),
-            statistics: Statistics::default(),
+            nats,
+            statistics,
             condition: Condition::default(),
             serving: AtomicBool::new(false),
-            inflight: Arc::new(Semaphore::new(
-                limits.inflight_bytes.min(Semaphore::MAX_PERMITS),
-            )),
-            event_loop: EventLoop::default(),
+            event_loop: Arc::default(),
             reported: Reported::default(),
             groups: GroupVersions::default(),
             members: Members::default(),
             cursors: CursorIndexes::default(),
             deleted: Notify::new(),
-            space: Space::default(),
             scrub_paused: AtomicBool::new(false),
             open_subscriptions: AtomicI64::new(0),
-            masters: Masters::default(),
-            message_ids: IdBudget::new(limits.nats_message_id_bytes),
+            partitions: Arc::new(partitions),
         })
     }
 
@@ -132,13 +149,6 @@ impl Shared {
     pub(crate) fn delivery_share(&self) -> usize {
         let open = self.open_subscriptions.load(Ordering::Relaxed).max(1);
         (self.limits.delivery_bytes / usize::try_from(open).unwrap_or(1)).max(LEAST_SHARE)
-    }
-
-    /// The same with master keys.
-    #[must_use]
-    pub fn with_masters(mut self, masters: Masters) -> Self {
-        self.masters = masters;
-        self
     }
 }
 

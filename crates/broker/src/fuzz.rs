@@ -18,7 +18,7 @@ pub fn metadata_snapshot(index: u64, bytes: &[u8]) -> Option<usize> {
 pub fn nats_headers(block: &Bytes, most: usize) -> Option<NatsHeaders> {
     let block = nats::client::headers::parse(block, most)?;
     let origin = crate::republish::marks::origin::origin(&block.headers).is_some();
-    let id = crate::republish::marks::origin::message_id(&block.headers);
+    let id = crate::partition::message_id(&block.headers);
     Some(NatsHeaders {
         headers: block.headers,
         unusable: block.unusable,

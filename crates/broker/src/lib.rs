@@ -6,15 +6,17 @@
 //! * [`partition::Partition`]: the handle of one partition; its task owns the log's tail.
 //! * [`liftbridge`], [`flight`]: protocol servers on one gRPC port.
 //! * [`nats`]: the connections to NATS; `ingest`: what comes in by them, and acks; `republish`: copies of what was published here.
-//! * [`http`]: probes and metrics on a port of their own; [`condition`]: what they report; `metrics`: what is counted.
+//! * [`http`]: probes and metrics on a port of their own; [`checks`]: what they report; `metrics`: what is counted.
 //! * [`metadata`]: the metadata log of one voter; [`tools`]: a data directory that no broker uses.
 //! * [`encryption`]: the master keys of this broker. [`tls`]: its certificate, and who its clients are.
 //! * [`access`]: what clients may do. [`names`]: what names may not have.
 pub mod access;
 mod admission;
 mod budget;
+pub mod checks;
 pub mod condition;
 pub mod context;
+mod cursor_index;
 pub mod encryption;
 pub mod engine;
 pub mod events;
@@ -23,6 +25,7 @@ pub mod flight;
 pub mod fuzz;
 pub mod groups;
 mod grpc_status;
+mod grpc_timeout;
 pub mod http;
 mod ingest;
 pub mod liftbridge;

@@ -142,7 +142,7 @@ async fn a_readonly_stream_counts_what_it_does_not_take() {
 
 async fn reason_of(settings: NatsSettings) -> (Reason, String) {
     let broker = TestBroker::new("b1");
-    broker.shared.nats.connect(&broker.shared, settings);
+    broker.shared.nats.connect(settings);
     let state = || broker.shared.nats.state();
     until("a reason", || state().reason != Some(Reason::Starting)).await;
     let state = state();

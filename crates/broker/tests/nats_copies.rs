@@ -2,14 +2,13 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 mod nats_support;
 
-use bascule_broker::nats::NatsCopy;
-use bascule_broker::partition::IncomingRecord;
+use bascule_broker::partition::{CommitObserver as _, CommittedAppend, IncomingRecord, NatsCopy};
 use bascule_wire::envelope::{Recognised, recognise};
 use bascule_wire::liftbridge::publish::PublishFields;
 use bytes::Bytes;
 use nats_support::{
     LIMIT, NatsServer, Stream, TestBroker, TestPartition, envelope, fields, listen, next, nothing,
-    round_trip, until, values,
+    republish, round_trip, until, values,
 };
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
@@ -31,10 +30,20 @@ fn copy(
     values: &[&'static str],
 ) {
     let records: Vec<_> = values.iter().map(|value| record(value)).collect();
-    broker
-        .shared
-        .nats
-        .try_copy(&partition.0, mode, base, &records);
+    republish(broker, partition, mode, base, &records);
+}
+
+/// Reports `count` committed records that only the log holds.
+fn republish_stored(broker: &TestBroker, partition: &TestPartition, base_offset: u64, count: u32) {
+    let append = CommittedAppend {
+        mode: NatsCopy::Envelope,
+        base_offset,
+        count,
+        records: &[],
+        rejected: &[],
+    };
+    let nats = &broker.shared.nats;
+    nats.on_commit(&partition.0, &mut std::iter::once(append));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -105,8 +114,7 @@ async fn a_null_and_headers_that_a_map_cannot_show_survive_a_copy() {
         ..record("")
     };
 
-    let nats = &home.shared.nats;
-    nats.try_copy(&own.0, NatsCopy::Envelope, 0, &[tombstone, record("")]);
+    republish(&home, &own, NatsCopy::Envelope, 0, &[tombstone, record("")]);
 
     for partition in [&beside, &remote] {
         let records = partition.holds(2).await;
@@ -166,8 +174,7 @@ async fn the_bare_value_is_copied_where_the_stream_wants_it() {
         ],
         ..record("a")
     };
-    let nats = &broker.shared.nats;
-    nats.try_copy(&own.0, NatsCopy::Value, 0, &[odd]);
+    republish(&broker, &own, NatsCopy::Value, 0, &[odd]);
     copy(&broker, &own, NatsCopy::None, 1, &["b"]);
     let records = beside.holds(1).await;
     assert_eq!(values(&records), ["a"]);
@@ -187,7 +194,7 @@ async fn the_bare_value_is_copied_where_the_stream_wants_it() {
     };
     let client = server.client().await;
     let mut plain = listen(&client, "foo").await;
-    nats.try_copy(&own.0, NatsCopy::Value, 2, &[odd]);
+    republish(&broker, &own, NatsCopy::Value, 2, &[odd]);
     assert_eq!(&next(&mut plain).await.payload[..], b"a");
     nothing(&mut plain).await;
     let records = remote.holds(1).await;
@@ -219,16 +226,15 @@ async fn a_wildcard_stream_copies_nothing_whatever_subject_a_record_names() {
         subject: Bytes::from_static(subject.as_bytes()),
         ..record("v")
     };
-    let nats = &broker.shared.nats;
     for records in [
         [named("foo.a"), record("unnamed")],
         [named("foo.b.c"), named("bar")],
     ] {
-        nats.try_copy(&own.0, NatsCopy::Envelope, 0, &records);
+        republish(&broker, &own, NatsCopy::Envelope, 0, &records);
     }
-    nats.try_copy_stored(&own.0, NatsCopy::Envelope, 0, 2);
+    republish_stored(&broker, &own, 0, 2);
     // A stream on one subject copies to that one, whatever its records name.
-    nats.try_copy(&plain.0, NatsCopy::Envelope, 0, &[named("foo.a")]);
+    republish(&broker, &plain, NatsCopy::Envelope, 0, &[named("foo.a")]);
 
     assert_eq!(next(&mut all).await.subject.as_str(), "foo.b");
     nothing(&mut all).await;
@@ -352,14 +358,13 @@ async fn records_that_only_the_log_holds_are_copied_from_there() {
     }
     own.holds(3_000).await;
 
-    let nats = &broker.shared.nats;
     let statistics = &broker.shared.statistics;
     let start = Instant::now();
     let mut offered = 0;
     // Nobody wants them; a server that does not say so within 50 ms is taken for a listener, and asked again.
     while statistics.nats_copies_skipped.get() == 0 {
         assert!(start.elapsed() < LIMIT, "nothing is skipped");
-        nats.try_copy_stored(&own.0, NatsCopy::Envelope, 0, 2_000);
+        republish_stored(&broker, &own, 0, 2_000);
         offered += 2_000;
         until("each copy is published or skipped", || {
             statistics.nats_copies_sent.get() + statistics.nats_copies_skipped.get() == offered
@@ -370,8 +375,8 @@ async fn records_that_only_the_log_holds_are_copied_from_there() {
 
     let beside = broker.partition(&Stream::new("beside", "foo", 2)).await;
     let mut plain = listen(&client, "foo").await;
-    nats.try_copy_stored(&own.0, NatsCopy::Envelope, 500, 2_000);
-    nats.try_copy_stored(&own.0, NatsCopy::Envelope, 2_900, 200);
+    republish_stored(&broker, &own, 500, 2_000);
+    republish_stored(&broker, &own, 2_900, 200);
     for offset in 500..2_500 {
         let message = next(&mut plain).await;
         let origin = message.headers.unwrap();

@@ -3,8 +3,8 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 mod nats_support;
 
-use bascule_broker::partition::IncomingRecord;
-use nats_support::{LIMIT, NatsServer, Stored, Stream, TestBroker, until, values};
+use bascule_broker::partition::{IncomingRecord, NatsCopy};
+use nats_support::{LIMIT, NatsServer, Stored, Stream, TestBroker, republish, until, values};
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
 
@@ -350,13 +350,7 @@ async fn a_forged_origin_neither_keeps_a_message_out_nor_takes_its_reply() {
         value: Some("copied".into()),
         ..IncomingRecord::default()
     };
-    let nats = &broker.shared.nats;
-    nats.try_copy(
-        &grouped.0,
-        bascule_broker::nats::NatsCopy::Value,
-        0,
-        &[record],
-    );
+    republish(&broker, &grouped, NatsCopy::Value, 0, &[record]);
     let block = raw.block();
     assert!(block.contains("Bascule-Seal: "), "{block}");
     let statistics = &broker.shared.statistics;

@@ -293,10 +293,7 @@ async fn a_server_that_is_not_there_is_reported_and_tried_again() {
     };
     server.kill();
     let broker = TestBroker::new("b1");
-    broker
-        .shared
-        .nats
-        .connect(&broker.shared, server.settings());
+    broker.shared.nats.connect(server.settings());
     let partition = broker.partition(&Stream::new("s", "x", 1)).await;
     until("told", || !broker.event_names().is_empty()).await;
     // Two more attempts of each connection.
@@ -340,8 +337,9 @@ async fn what_does_not_fit_is_dropped_counted_and_told() {
     let statistics = &broker.shared.statistics;
     let start = std::time::Instant::now();
     // Nothing can be appended for a while, and 1,127 messages of 10 and 256 bytes may wait.
-    let room = broker.shared.inflight.available_permits() as u32;
-    let taken = broker.shared.inflight.acquire_many(room).await.unwrap();
+    let inflight = &broker.shared.partitions.inflight;
+    let room = inflight.available_permits() as u32;
+    let taken = inflight.acquire_many(room).await.unwrap();
     for i in 0..5_000 {
         client
             .publish("burst", format!("{i:010}").into())
@@ -371,10 +369,10 @@ async fn what_does_not_fit_is_dropped_counted_and_told() {
     );
     assert!(stored.is_sorted(), "order is kept");
     let names = broker.event_names();
-    let told = names.iter().filter(|name| *name == "slow_consumer").count();
+    let reported = names.iter().filter(|name| *name == "slow_consumer").count();
     let at_most = 2 + start.elapsed().as_secs() as usize;
     assert!(
-        (1..=at_most).contains(&told),
+        (1..=at_most).contains(&reported),
         "once at first, the others of each second together: {names:?}"
     );
 
@@ -390,12 +388,13 @@ async fn what_had_to_wait_is_stored_in_order() {
     let broker = TestBroker::connected("b1", &server).await;
     let partition = broker.partition(&Stream::new("s", "burst", 1)).await;
     let client = server.client().await;
+    let inflight = &broker.shared.partitions.inflight;
     let all_room = Limits::default().inflight_bytes as u32;
     let received = |count| broker.shared.statistics.nats_messages.get() >= count;
     let mut taken = None;
     for i in 0..20_000 {
         match i {
-            5_000 => taken = Some(broker.shared.inflight.acquire_many(all_room).await.unwrap()),
+            5_000 => taken = Some(inflight.acquire_many(all_room).await.unwrap()),
             10_000 => {
                 until("received without room", || received(9_000)).await;
                 assert!(partition.count() < 9_000);

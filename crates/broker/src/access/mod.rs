@@ -13,9 +13,9 @@ pub use action::Action;
 pub use table::{AccessTable, TableError};
 
 use crate::events::Events;
+use crate::names::DEFAULT_NAMESPACE;
 use crate::statistics::Counter;
 use crate::tls::Peer;
-use crate::view::DEFAULT_NAMESPACE;
 use arc_swap::ArcSwapOption;
 use audit::Audit;
 use std::borrow::Cow;

@@ -10,9 +10,8 @@ use super::Admission;
 use super::caller::{Caller, Identity};
 use super::connection::{Connection, Stream};
 use super::shares::Piece;
-use crate::context::SharedRef;
-use crate::events::Level;
-use crate::tls::{Peer, shake};
+use crate::events::{Events, Level};
+use crate::tls::{Peer, Tls, shake};
 use std::collections::VecDeque;
 use std::io;
 use std::net::SocketAddr;
@@ -39,24 +38,32 @@ const SETTINGS_BYTES: usize = 1024;
 /// `ENHANCE_YOUR_CALM`.
 const CALM: u32 = 11;
 
+/// What accepting connections uses.
+#[derive(Clone)]
+pub(crate) struct Listener {
+    pub(crate) admission: Arc<Admission>,
+    pub(crate) tls: Arc<Tls>,
+    pub(crate) events: Arc<Events>,
+}
+
 /// Accepts until the handle is aborted or the receiver dropped. Call inside the runtime.
 pub(crate) fn accept(
-    shared: &SharedRef,
-    listener: TcpListener,
+    listener: Listener,
+    socket: TcpListener,
 ) -> (mpsc::Receiver<io::Result<Connection>>, AbortHandle) {
     let (ready, receiver) = mpsc::channel(WAITING);
     let acceptor = Acceptor {
-        shared: shared.clone(),
+        listener,
         ready,
         preface: VecDeque::new(),
         last_line: None,
     };
-    let task = tokio::spawn(acceptor.run(listener));
+    let task = tokio::spawn(acceptor.run(socket));
     (receiver, task.abort_handle())
 }
 
 struct Acceptor {
-    shared: SharedRef,
+    listener: Listener,
     ready: mpsc::Sender<io::Result<Connection>>,
     /// Newest last; those that are done are among them.
     preface: VecDeque<AbortHandle>,
@@ -64,10 +71,10 @@ struct Acceptor {
 }
 
 impl Acceptor {
-    async fn run(mut self, listener: TcpListener) {
+    async fn run(mut self, socket: TcpListener) {
         loop {
             tokio::select! {
-                accepted = listener.accept() => match accepted {
+                accepted = socket.accept() => match accepted {
                     Ok((stream, peer)) => self.admit(stream, peer),
                     Err(error) => self.wait_out(&error).await,
                 },
@@ -77,11 +84,11 @@ impl Acceptor {
     }
 
     fn admit(&mut self, stream: TcpStream, peer: SocketAddr) {
-        let admission = &self.shared.admission;
-        let refused = &self.shared.statistics.connections_refused;
+        let admission = &self.listener.admission;
+        let refused = &admission.statistics.connections_refused;
         // Whoever waits for a TLS handshake can be told nothing before it.
         let refuse = |stream: &TcpStream, text: &str| {
-            if self.shared.tls.acceptor().is_none() {
+            if self.listener.tls.acceptor().is_none() {
                 // A peer that cannot take it is told by the close.
                 let _ = stream.try_write(&refusal(text));
             }
@@ -103,26 +110,27 @@ impl Acceptor {
                 ),
             );
         };
-        let preface = preface_handshake(self.shared.clone(), stream, from, self.ready.clone());
+        let preface = preface_handshake(self.listener.clone(), stream, from, self.ready.clone());
         self.preface.push_back(tokio::spawn(preface).abort_handle());
         if self.preface.len() > admission.limits.handshakes
             && let Some(oldest) = self.preface.pop_front()
             && !oldest.is_finished()
         {
             oldest.abort();
-            self.shared.statistics.handshakes_failed.add(1);
+            admission.statistics.handshakes_failed.add(1);
         }
     }
 
     /// Mostly a lack of descriptors, which lasts: without a pause this would spin.
     async fn wait_out(&mut self, error: &io::Error) {
-        self.shared.statistics.accept_errors.add(1);
+        let Listener {
+            admission, events, ..
+        } = &self.listener;
+        admission.statistics.accept_errors.add(1);
         if self.last_line.is_none_or(|last| last.elapsed() > QUIET) {
             self.last_line = Some(Instant::now());
             let text = format!("connections cannot be accepted, and wait: {error}");
-            self.shared
-                .events
-                .log(Level::Error, "grpc", text, serde_json::json!({}));
+            events.log(Level::Error, "grpc", text, serde_json::json!({}));
         }
         tokio::time::sleep(PAUSE).await;
     }
@@ -130,26 +138,26 @@ impl Acceptor {
 
 /// Waits for the preface and hands the connection on.
 async fn preface_handshake(
-    shared: SharedRef,
+    listener: Listener,
     stream: TcpStream,
     from: Piece,
     ready: mpsc::Sender<io::Result<Connection>>,
 ) {
-    let admission: &Admission = &shared.admission;
+    let admission: &Admission = &listener.admission;
     let patience = Duration::from_millis(admission.limits.handshake_ms);
     // Fails only for a connection that is gone.
     let _ = stream.set_nodelay(true);
     let handshake = timeout(patience, async {
-        let (mut stream, peer) = opened(&shared, stream).await?;
+        let (mut stream, peer) = opened(&listener, stream).await?;
         let preface = read_preface(&mut stream).await?;
         Some((stream, peer, preface))
     });
     let Ok(Some((mut stream, peer, preface))) = handshake.await else {
-        shared.statistics.handshakes_failed.add(1);
+        admission.statistics.handshakes_failed.add(1);
         return;
     };
     let Ok(place) = Arc::clone(&admission.connections).try_acquire_owned() else {
-        shared.statistics.connections_refused.add(1);
+        admission.statistics.connections_refused.add(1);
         let most = admission.limits.connections;
         let text = format!(
             "limits.connections ({most}) connections are open: try again later, or raise it"
@@ -172,9 +180,9 @@ async fn preface_handshake(
 }
 
 /// The connection behind its TLS handshake, when there is TLS. `None` when that failed, which ends this connection only.
-async fn opened(shared: &SharedRef, stream: TcpStream) -> Option<(Stream, Peer)> {
+async fn opened(listener: &Listener, stream: TcpStream) -> Option<(Stream, Peer)> {
     let address = stream.peer_addr().ok();
-    let Some(acceptor) = shared.tls.acceptor() else {
+    let Some(acceptor) = listener.tls.acceptor() else {
         let peer = Peer {
             address,
             identity: None,
@@ -184,7 +192,8 @@ async fn opened(shared: &SharedRef, stream: TcpStream) -> Option<(Stream, Peer)>
     match shake(&acceptor, stream).await {
         Ok((stream, peer)) => Some((Stream::Tls(stream), peer)),
         Err(error) => {
-            shared.tls.report_failed(&shared.events, address, &error);
+            let Listener { tls, events, .. } = listener;
+            tls.report_failed(events, address, &error);
             None
         }
     }

@@ -5,8 +5,8 @@
 //! service asks for more after the end of the message, which it does once it is done with it, or when the body is
 //! dropped. A message that has begun must end within [`PATIENCE`], so that nobody holds a share for ever; until one has
 //! begun, the call may have to give way ([`Request`]).
+use super::Admission;
 use super::request::Request;
-use crate::context::{Shared, SharedRef};
 use bytes::Bytes;
 use http_body::{Body as HttpBody, Frame, SizeHint};
 use std::pin::Pin;
@@ -24,7 +24,7 @@ const PREFIX_BYTES: usize = 5;
 
 /// See the module.
 pub(super) struct BoundedBody {
-    shared: SharedRef,
+    admission: Arc<Admission>,
     body: Body,
     place: Place,
     /// Of the message that is arriving.
@@ -88,12 +88,12 @@ impl Place {
 ///
 /// # Errors
 /// `RESOURCE_EXHAUSTED` when there is not so much left.
-pub(crate) fn charge(shared: &Shared, bytes: usize) -> Result<OwnedSemaphorePermit, Status> {
-    let budget = Arc::clone(&shared.admission.request_bytes);
+pub(crate) fn charge(admission: &Admission, bytes: usize) -> Result<OwnedSemaphorePermit, Status> {
+    let budget = Arc::clone(&admission.request_bytes);
     let count = u32::try_from(bytes).unwrap_or(u32::MAX);
     budget.try_acquire_many_owned(count).map_err(|_| {
-        shared.statistics.calls_refused.add(1);
-        let most = shared.limits.request_bytes;
+        admission.statistics.calls_refused.add(1);
+        let most = admission.limits.request_bytes;
         Status::resource_exhausted(format!(
             "limits.request_bytes ({most}) bytes of requests are arriving: send again later, send smaller messages, or raise it"
         ))
@@ -101,9 +101,9 @@ pub(crate) fn charge(shared: &Shared, bytes: usize) -> Result<OwnedSemaphorePerm
 }
 
 impl BoundedBody {
-    pub(super) fn new(shared: SharedRef, body: Body) -> Self {
+    pub(super) fn new(admission: Arc<Admission>, body: Body) -> Self {
         Self {
-            shared,
+            admission,
             body,
             place: Place::default(),
             charge: None,
@@ -136,7 +136,7 @@ impl BoundedBody {
     }
 
     fn charge(&mut self, bytes: usize) -> Result<(), Status> {
-        let more = charge(&self.shared, bytes)?;
+        let more = charge(&self.admission, bytes)?;
         match &mut self.charge {
             Some(charge) => charge.merge(more),
             none => *none = Some(more),
@@ -164,7 +164,7 @@ impl HttpBody for BoundedBody {
         let this = &mut *self;
         this.settled.clear();
         if let Some(lost) = this.request.as_ref().and_then(Request::lost) {
-            this.shared.statistics.calls_refused.add(1);
+            this.admission.statistics.calls_refused.add(1);
             return Poll::Ready(Some(Err(lost)));
         }
         let frame = Pin::new(&mut this.body).poll_frame(cx);
@@ -186,7 +186,7 @@ impl HttpBody for BoundedBody {
                 let is_idle = this.place.is_between_messages();
                 let request = this.request.as_mut();
                 if let Some(ended) = request.and_then(|request| request.poll(cx, is_idle)) {
-                    this.shared.statistics.calls_refused.add(1);
+                    this.admission.statistics.calls_refused.add(1);
                     return Poll::Ready(Some(Err(ended)));
                 }
             }
@@ -219,20 +219,20 @@ mod tests {
         out
     }
 
-    fn shared(request_bytes: usize) -> SharedRef {
+    fn admission(request_bytes: usize) -> Arc<Admission> {
         let limits = Limits {
             request_bytes,
             ..Limits::default()
         };
-        Arc::new(Shared::new("c", "b", "n", limits).unwrap())
+        Arc::new(Admission::new(limits, Arc::default()))
     }
 
-    fn body(shared: &SharedRef, chunks: Vec<Vec<u8>>) -> BoundedBody {
+    fn body(admission: &Arc<Admission>, chunks: Vec<Vec<u8>>) -> BoundedBody {
         let frames = chunks
             .into_iter()
             .map(|chunk| Ok::<_, Status>(Frame::data(Bytes::from(chunk))));
         BoundedBody::new(
-            shared.clone(),
+            admission.clone(),
             Body::new(StreamBody::new(stream::iter(frames))),
         )
     }
@@ -252,10 +252,10 @@ mod tests {
 
     #[tokio::test]
     async fn messages_are_charged_while_they_arrive_and_given_back() {
-        let shared = shared(1000);
+        let admission = admission(1000);
         let long = message(500);
         let mut body = body(
-            &shared,
+            &admission,
             vec![
                 message(400),
                 long[..300].to_vec(),
@@ -266,30 +266,30 @@ mod tests {
         let mut charged = Vec::new();
         while let Some(frame) = body.frame().await {
             frame.unwrap();
-            charged.push(shared.admission.request_bytes());
+            charged.push(admission.request_bytes());
         }
         assert_eq!(charged, [0, 300, 300, 0]);
     }
 
     #[tokio::test]
     async fn beyond_the_bound_the_call_is_refused_and_gives_everything_back() {
-        let shared = shared(100);
-        let mut body = body(&shared, vec![message(500)[..90].to_vec(), vec![7; 20]]);
+        let admission = admission(100);
+        let mut body = body(&admission, vec![message(500)[..90].to_vec(), vec![7; 20]]);
         body.frame().await.unwrap().unwrap();
         let refused = body.frame().await.unwrap().unwrap_err();
         assert_eq!(refused.code(), tonic::Code::ResourceExhausted);
         assert!(refused.message().contains("limits.request_bytes (100)"));
         drop(body);
-        assert_eq!(shared.admission.request_bytes(), 0);
+        assert_eq!(admission.request_bytes(), 0);
     }
 
     #[tokio::test]
     async fn a_message_that_does_not_end_is_given_up() {
-        let shared = shared(1000);
+        let admission = admission(1000);
         let begun =
             stream::once(async { Ok::<_, Status>(Frame::data(Bytes::from_static(&[0; 3]))) });
         let never = futures_util::StreamExt::chain(begun, stream::pending());
-        let mut body = BoundedBody::new(shared.clone(), Body::new(StreamBody::new(never)));
+        let mut body = BoundedBody::new(admission.clone(), Body::new(StreamBody::new(never)));
         body.longest = Duration::from_millis(20);
         body.frame().await.unwrap().unwrap();
         let refused = body.frame().await.unwrap().unwrap_err();

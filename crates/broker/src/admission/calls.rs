@@ -1,13 +1,13 @@
 //! The layer over all services of the port: gives calls their places, and bounds the bytes of their unfinished messages.
 //!
 //! Monitors ask also when every place is taken, so health checks have places of their own, and so have watches of health.
+use super::Admission;
 use super::body::{BoundedBody, charge};
 use super::caller::{Caller, Identity};
 use super::ending::Ending;
 use super::heads::slim;
 use super::places::{Place, Places};
 use super::request::Request;
-use crate::context::SharedRef;
 use crate::grpc_status::bounded;
 use bytes::Bytes;
 use http_body::{Body as HttpBody, Frame, SizeHint};
@@ -36,14 +36,14 @@ const STREAMING: [&str; 6] = [
 /// See the module.
 #[derive(Clone, Debug)]
 pub(crate) struct CallLayer {
-    shared: SharedRef,
+    admission: Arc<Admission>,
 }
 
 impl CallLayer {
     /// The layer of a broker.
-    pub(crate) fn new(shared: &SharedRef) -> Self {
+    pub(crate) fn new(admission: &Arc<Admission>) -> Self {
         Self {
-            shared: shared.clone(),
+            admission: admission.clone(),
         }
     }
 }
@@ -52,7 +52,7 @@ impl<S> Layer<S> for CallLayer {
     type Service = Calls<S>;
     fn layer(&self, inner: S) -> Calls<S> {
         Calls {
-            shared: self.shared.clone(),
+            admission: self.admission.clone(),
             inner,
         }
     }
@@ -61,7 +61,7 @@ impl<S> Layer<S> for CallLayer {
 /// A service with the layer over it.
 #[derive(Clone, Debug)]
 pub(crate) struct Calls<S> {
-    shared: SharedRef,
+    admission: Arc<Admission>,
     inner: S,
 }
 
@@ -80,8 +80,8 @@ where
     }
 
     fn call(&mut self, request: http::Request<Body>) -> Self::Future {
-        let mut ending = Ending::new(&self.shared, request.uri().path(), request.headers());
-        let (request, kept) = match admit(&self.shared, request) {
+        let mut ending = Ending::new(&self.admission, request.uri().path(), request.headers());
+        let (request, kept) = match admit(&self.admission, request) {
             Ok(admitted) => admitted,
             Err(refused) => {
                 ending.end(refused.code());
@@ -105,7 +105,7 @@ where
 
 /// The request as the services see it, and what its call holds.
 fn admit(
-    shared: &SharedRef,
+    admission: &Arc<Admission>,
     request: http::Request<Body>,
 ) -> Result<(http::Request<Body>, (Place, OwnedSemaphorePermit)), Status> {
     let (mut request, kept) = slim(request)?;
@@ -119,21 +119,22 @@ fn admit(
     };
     let path = request.uri().path();
     let is_single = !STREAMING.contains(&path);
-    let (place, arrival) = places_for(shared, path).take(&identity).map_err(|full| {
-        shared.statistics.calls_refused.add(1);
-        Status::resource_exhausted(full.to_string())
-    })?;
-    let head = charge(shared, kept)?;
-    let longest = Duration::from_millis(shared.limits.first_message_ms);
+    let (place, arrival) = places_for(admission, path)
+        .take(&identity)
+        .map_err(|full| {
+            admission.statistics.calls_refused.add(1);
+            Status::resource_exhausted(full.to_string())
+        })?;
+    let head = charge(admission, kept)?;
+    let longest = Duration::from_millis(admission.limits.first_message_ms);
     let arriving = Request::new(arrival, is_single, longest);
-    let shared = shared.clone();
+    let admission = admission.clone();
     let request =
-        request.map(|body| Body::new(BoundedBody::new(shared, body).with_request(arriving)));
+        request.map(|body| Body::new(BoundedBody::new(admission, body).with_request(arriving)));
     Ok((request, (place, head)))
 }
 
-fn places_for<'a>(shared: &'a SharedRef, path: &str) -> &'a Arc<Places> {
-    let admission = &shared.admission;
+fn places_for<'a>(admission: &'a Admission, path: &str) -> &'a Arc<Places> {
     match path {
         CHECK => &admission.health_checks,
         WATCH => &admission.health_watches,

@@ -1,8 +1,9 @@
 //! How a call ends, for the counters: exactly one status for each call that reached the port.
-use crate::context::SharedRef;
-use crate::liftbridge::parse_timeout;
-use crate::metrics::Method;
+use super::Admission;
+use crate::grpc_timeout::parse_timeout;
+use crate::statistics::Method;
 use http::HeaderMap;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tonic::Code;
 
@@ -13,7 +14,7 @@ const DEADLINE_SHARE: u32 = 20;
 
 /// A call until its status is known. Dropped before: its caller has gone, or its deadline has passed.
 pub(super) struct Ending {
-    shared: SharedRef,
+    admission: Arc<Admission>,
     method: Method,
     /// When the caller set a deadline: the arrival and the time from there.
     deadline: Option<(Instant, Duration)>,
@@ -22,11 +23,11 @@ pub(super) struct Ending {
 
 impl Ending {
     /// Of a call that has just arrived.
-    pub(super) fn new(shared: &SharedRef, path: &str, headers: &HeaderMap) -> Self {
+    pub(super) fn new(admission: &Arc<Admission>, path: &str, headers: &HeaderMap) -> Self {
         let timeout = headers.get(TIMEOUT);
         let timeout = timeout.and_then(|value| parse_timeout(value.as_bytes()));
         Self {
-            shared: shared.clone(),
+            admission: admission.clone(),
             method: Method::of(path),
             deadline: timeout.map(|timeout| (Instant::now(), timeout)),
             counted: false,
@@ -36,7 +37,7 @@ impl Ending {
     /// The call ends with this status; the first one counts.
     pub(super) fn end(&mut self, code: Code) {
         if !std::mem::replace(&mut self.counted, true) {
-            self.shared.statistics.calls.add(self.method, code);
+            self.admission.statistics.calls.add(self.method, code);
         }
     }
 
@@ -65,21 +66,19 @@ impl Drop for Ending {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::context::Shared;
     use crate::limits::Limits;
-    use std::sync::Arc;
 
     fn counted(timeout: Option<&'static str>, end: impl FnOnce(&mut Ending)) -> Vec<(String, u64)> {
-        let shared: SharedRef = Arc::new(Shared::new("c", "b", "n", Limits::default()).unwrap());
+        let admission = Arc::new(Admission::new(Limits::default(), Arc::default()));
         let mut headers = HeaderMap::new();
         headers.extend(timeout.map(|value| {
             let name = http::HeaderName::from_static(TIMEOUT);
             (name, http::HeaderValue::from_static(value))
         }));
-        let mut ending = Ending::new(&shared, "/proto.API/Subscribe", &headers);
+        let mut ending = Ending::new(&admission, "/proto.API/Subscribe", &headers);
         end(&mut ending);
         drop(ending);
-        shared.statistics.calls.series()
+        admission.statistics.calls.series()
     }
 
     fn one(code: &str) -> Vec<(String, u64)> {

@@ -20,7 +20,7 @@ mod places;
 mod request;
 mod shares;
 
-pub(crate) use accept::accept;
+pub(crate) use accept::{Listener, accept};
 pub(crate) use body::{PATIENCE, charge};
 pub(crate) use caller::Identity;
 pub(crate) use calls::CallLayer;
@@ -28,6 +28,7 @@ pub(crate) use descriptors::for_segments;
 pub(crate) use shares::Shares;
 
 use crate::limits::Limits;
+use crate::statistics::Statistics;
 use places::{Bounds, Places};
 use std::sync::Arc;
 use tokio::sync::Semaphore;
@@ -45,13 +46,14 @@ pub struct Admission {
     pub(crate) admin_requests: Arc<Shares>,
     request_bytes: Arc<Semaphore>,
     limits: Limits,
+    statistics: Arc<Statistics>,
     /// Descriptors with this number and above are kept for files.
     descriptors: u64,
 }
 
 impl Admission {
     /// All places free. Raises the process's soft limit of descriptors to its hard one.
-    pub fn new(limits: Limits) -> Self {
+    pub fn new(limits: Limits, statistics: Arc<Statistics>) -> Self {
         let semaphore =
             |places: usize| Arc::new(Semaphore::new(places.min(Semaphore::MAX_PERMITS)));
         Self {
@@ -72,6 +74,7 @@ impl Admission {
                 limits.open_segments,
             )),
             limits,
+            statistics,
         }
     }
 

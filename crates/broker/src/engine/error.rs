@@ -1,5 +1,5 @@
 //! Failures of the engine.
-use super::DirectoryError;
+use super::directory::DirectoryError;
 use crate::encryption::MastersError;
 use crate::metadata::MetadataError;
 use bascule_wire::ErrorCode;

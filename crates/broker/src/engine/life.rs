@@ -3,7 +3,7 @@ use super::error::open_code;
 use super::serve::{self, BoundPort, Serving};
 use super::{DataDirectory, EngineError, EngineSettings, directory};
 use crate::admission::for_segments;
-use crate::condition::Source;
+use crate::checks::Source;
 use crate::context::{Shared, SharedRef};
 use crate::encryption::Masters;
 use crate::events::Level;
@@ -90,13 +90,14 @@ impl Engine {
             .enable_all()
             .build()
             .map_err(internal)?;
-        let shared = Shared::new(
+        let shared = Shared::with_masters(
             &settings.cluster_id,
             &settings.broker_id,
             &settings.namespace,
             settings.limits,
+            masters,
         );
-        let shared = Arc::new(shared.map_err(internal)?.with_masters(masters));
+        let shared = Arc::new(shared.map_err(internal)?);
         for text in directory.restrict() {
             let fields = serde_json::json!({"path": directory.path()});
             shared.events.log(Level::Warning, "storage", text, fields);
@@ -134,7 +135,7 @@ impl Engine {
     /// # Errors
     /// `encryption_unavailable`: there is no usable master key; the sentence begins with the reason.
     pub fn new_data_key(&self, number: u32) -> Result<(String, String), EngineError> {
-        let made = self.shared.masters.new_data_key(number);
+        let made = self.shared.partitions.masters.new_data_key(number);
         made.map_err(|reason| EngineError::new(ErrorCode::EncryptionUnavailable, reason))
     }
 
@@ -205,7 +206,12 @@ impl Engine {
     /// `internal` when the system gives no thread or sockets; `closed`.
     pub fn watch(self: &Arc<Self>, settings: WatchSettings) -> Result<Descriptors, EngineError> {
         self.runtime()?;
-        let started = Watchdog::start(self.shared.clone(), settings, Arc::downgrade(self));
+        let started = Watchdog::start(
+            self.shared.events.clone(),
+            self.shared.event_loop.clone(),
+            settings,
+            Arc::downgrade(self),
+        );
         let watchdog = started.map_err(|error| {
             EngineError::new(
                 ErrorCode::Internal,
@@ -224,7 +230,7 @@ impl Engine {
     pub fn connect_nats(&self, settings: NatsSettings) -> Result<(), EngineError> {
         let runtime = self.runtime()?;
         let _inside = runtime.enter();
-        self.shared.nats.connect(&self.shared, settings);
+        self.shared.nats.connect(settings);
         Ok(())
     }
 
@@ -240,7 +246,8 @@ impl Engine {
             let text = "the metadata log is open already";
             return Err(EngineError::new(ErrorCode::InvalidArgument, text));
         }
-        let (log, index, state) = MetadataLog::open(&self.shared, &self.data, &self.committer)?;
+        let (log, index, state) =
+            MetadataLog::open(&self.shared.events, &self.data, &self.committer)?;
         let last = log.last_index();
         self.state.lock().metadata = Some(Arc::new(log));
         self.shared.condition.set_metadata_open();

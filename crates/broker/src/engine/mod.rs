@@ -4,23 +4,21 @@
 //! locks: `admin` (one change of partitions at a time) before `state`, which is never held while anything blocks.
 //!
 //! After a fork the child has the memory but not the threads: it may drop an engine, and must do nothing else with it.
-mod directory;
+pub(crate) mod directory;
 mod documents;
-mod error;
+pub(crate) mod error;
 mod life;
 mod observe;
 mod partitions;
 mod records;
 mod scrub;
 mod security;
-mod serve;
+pub(crate) mod serve;
 #[cfg(test)]
 mod tests;
 
 pub use directory::{DataDirectory, DirectoryError};
-pub(crate) use directory::{check_manifest, lock_existing, missing_partitions, was_created};
 pub use documents::{EngineSettings, PlaceSpec, StreamSpec, ViewChanges};
 pub use error::EngineError;
 pub use life::Engine;
 pub use security::{Question, access_allows};
-pub(crate) use serve::{bind, refused as cannot_listen};

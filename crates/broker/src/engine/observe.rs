@@ -1,6 +1,6 @@
 //! What operators see of the engine: the HTTP listener, checks and statistics.
 use super::{Engine, EngineError};
-use crate::condition::Check;
+use crate::checks::Check;
 use crate::http::{self, HttpSettings};
 use crate::metrics;
 use bascule_wire::ErrorCode;

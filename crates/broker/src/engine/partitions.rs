@@ -37,7 +37,7 @@ impl Engine {
                         let incarnation = spec.incarnation;
                         if let Err(error) = self.open_one(spec) {
                             if matches!(error, bascule_log::Error::Full { .. }) {
-                                self.shared.space.refused();
+                                self.shared.partitions.space.refused();
                             }
                             let code = open_code(&error);
                             failures.lock().push((incarnation, code, error.to_string()));
@@ -65,7 +65,7 @@ impl Engine {
         let known = directory::was_created(&self.data, spec.incarnation).map_err(failed)?;
         let incarnation = spec.incarnation;
         let (partition, recovery) =
-            Partition::open(&self.shared, spec, &path, &self.committer, known)?;
+            Partition::open(&self.shared.partitions, spec, &path, &self.committer, known)?;
         if !known {
             directory::remember_created(&self.data, incarnation).map_err(failed)?;
         }
@@ -161,7 +161,7 @@ impl Engine {
 
     /// Whether writes to the data directory are refused for want of space.
     pub fn is_full(&self) -> bool {
-        self.shared.space.is_full(&self.data)
+        self.shared.partitions.space.is_full(&self.data)
     }
 
     /// Pausing does not forget when records arrived; deleting does.

@@ -1,6 +1,6 @@
 //! One gRPC port: Liftbridge, health, Flight.
-use super::EngineError;
-use crate::admission::{CallLayer, accept};
+use super::error::EngineError;
+use crate::admission::{CallLayer, Listener, accept};
 use crate::context::SharedRef;
 use crate::events::Level;
 use crate::liftbridge::reflection;
@@ -125,7 +125,12 @@ pub(super) fn serve(shared: &SharedRef, bound: BoundPort) -> Result<Serving, Eng
         .listen(BACKLOG)
         .map_err(|error| refused(&host, port, &error))?;
     let limits = &shared.limits;
-    let (accepted, acceptor) = accept(shared, listener);
+    let from = Listener {
+        admission: shared.admission.clone(),
+        tls: shared.tls.clone(),
+        events: shared.events.clone(),
+    };
+    let (accepted, acceptor) = accept(from, listener);
     let incoming = ReceiverStream::new(accepted);
     let router = Server::builder()
         .initial_stream_window_size(STREAM_WINDOW.min(limits.connection_window_bytes))
@@ -137,7 +142,7 @@ pub(super) fn serve(shared: &SharedRef, bound: BoundPort) -> Result<Serving, Eng
         .http2_max_local_error_reset_streams(Some(FAULTS))
         .http2_keepalive_interval(Some(KEEPALIVE))
         .http2_keepalive_timeout(Some(KEEPALIVE_ANSWER))
-        .layer(CallLayer::new(shared))
+        .layer(CallLayer::new(&shared.admission))
         .add_service(liftbridge::service(shared))
         .add_service(liftbridge::health(shared))
         .add_service(reflection::v1().map_err(|error| undescribed(&error))?)

@@ -10,7 +10,7 @@ use super::request::{PutCommand, parse};
 use super::{resolve, threads};
 use crate::access::{Action, Permit};
 use crate::context::SharedRef;
-use crate::partition::{Append, AppendError, Committed, Payload};
+use crate::partition::{Append, AppendError, Committed, Payload, count_publish_errors};
 use crate::tls::Peer;
 use arrow_array::RecordBatch;
 use arrow_flight::decode::{DecodedPayload, FlightDataDecoder};
@@ -206,7 +206,7 @@ impl Target {
         let done = move |committed: Outcome| {
             drop(room);
             let statistics = &shared.statistics;
-            statistics.publish_errors.count(&committed, records);
+            count_publish_errors(&statistics.publish_errors, &committed, records);
             if let Ok(committed) = &committed {
                 statistics
                     .flight_rows_written

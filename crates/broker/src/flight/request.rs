@@ -3,7 +3,7 @@
 //! Every document refuses unknown keys; errors name the key and the value.
 use super::refusal::invalid;
 use super::sql;
-use crate::view::DEFAULT_NAMESPACE;
+use crate::names::DEFAULT_NAMESPACE;
 use serde::de::{self, Deserializer};
 use serde::ser::{SerializeMap, Serializer};
 use serde::{Deserialize, Serialize};

@@ -3,8 +3,9 @@
 //! nothing keep nobody out.
 use super::respond::respond;
 use super::{HttpSettings, RENDERS, Site};
-use crate::condition::Source;
-use crate::engine::{EngineError, bind, cannot_listen};
+use crate::checks::Source;
+use crate::engine::error::EngineError;
+use crate::engine::serve::{bind, refused as cannot_listen};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};

@@ -11,7 +11,7 @@ mod tests;
 
 pub(crate) use listener::{Listening, listen};
 
-use crate::condition::Source;
+use crate::checks::Source;
 use serde::Deserialize;
 use std::sync::Arc;
 use tokio::sync::Semaphore;

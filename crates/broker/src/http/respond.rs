@@ -1,6 +1,6 @@
 //! Paths, and what they answer.
 use super::Site;
-use crate::condition::{Check, Outcome};
+use crate::checks::{Check, Outcome};
 use crate::metrics;
 use bytes::Bytes;
 use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
@@ -107,7 +107,12 @@ async fn measured(site: &Site, permit: &Mutex<Option<OwnedSemaphorePermit>>) -> 
     };
     let (source, settings) = (site.source.clone(), site.settings);
     // The place goes along: a render whose client has gone still counts until it ends.
-    let rendered = tokio::task::spawn_blocking(move || (metrics::text(&source, settings), place));
+    let rendered = tokio::task::spawn_blocking(move || {
+        (
+            metrics::text(&source, settings.partitions, settings.groups),
+            place,
+        )
+    });
     match rendered.await {
         Ok((text, place)) => {
             *permit.lock() = Some(place);

@@ -1,6 +1,6 @@
 //! Doors for the fuzz targets.
-use super::call::parse_timeout;
 use super::frames::FrameReader;
+use crate::grpc_timeout::parse_timeout;
 use bytes::Bytes;
 use std::time::Duration;
 

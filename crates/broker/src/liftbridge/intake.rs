@@ -171,7 +171,7 @@ impl Intake {
         if batch.bytes > BATCH_BYTES.max(length) {
             return Err(broken_batch("it is larger than 16 MiB"));
         }
-        let more = admission::charge(&self.shared, length + MESSAGE_COST)?;
+        let more = admission::charge(&self.shared.admission, length + MESSAGE_COST)?;
         match &mut batch.charge {
             Some(charge) => charge.merge(more),
             none => *none = Some(more),

@@ -10,7 +10,7 @@
 //! * `route`, `refusal`, `resume`: the checks before an append, in the order of liftbridge §3.7, how each failure
 //!   reads, and waking a paused partition.
 //! * `publish`, `publish_async` (`intake`, `responses`), `acks`, `to_subject`: publishing.
-//! * `position`, `subscribe`, `members`, `subscription`, `reverse`: reading.
+//! * `position`, `subscribe`, `subscription`, `reverse`: reading.
 //! * `cursors`: where readers stand.
 //! * `forward`: everything else.
 mod acks;
@@ -22,7 +22,6 @@ mod frames;
 pub(crate) mod fuzz;
 mod health;
 mod intake;
-mod members;
 mod position;
 mod publish;
 mod publish_async;
@@ -41,8 +40,6 @@ mod tests;
 mod to_subject;
 mod wanted;
 
-pub(crate) use call::parse_timeout;
-pub(crate) use cursors::{CursorIndexes, GroupPosition, group_positions};
+pub(crate) use cursors::{GroupPosition, group_positions};
 pub use health::{HealthService, health};
-pub(crate) use members::Members;
 pub use service::{LiftbridgeService, service};

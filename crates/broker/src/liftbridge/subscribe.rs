@@ -1,7 +1,6 @@
 //! `Subscribe` (liftbridge §3.5): the checks and the handshake.
 use super::call::{Call, unary_message};
 use super::frames::frame;
-use super::members::Membership;
 use super::position::{needs_committed, resolve, resolve_reverse};
 use super::reply::{self, Reply};
 use super::resume::resume;
@@ -11,11 +10,13 @@ use super::subscription::{deleted, paused};
 use super::wanted::Wanted;
 use crate::access::Action;
 use crate::context::{Shared, SharedRef};
+use crate::groups::Membership;
 use crate::grpc_status::Coded;
 use crate::grpc_status::trailers;
 use crate::names;
+use crate::names::DEFAULT_NAMESPACE;
 use crate::partition::Partition;
-use crate::view::{DEFAULT_NAMESPACE, PartitionView, StreamView};
+use crate::view::{PartitionView, StreamView};
 use bascule_wire::ErrorCode;
 use bascule_wire::liftbridge::messages::{Consumer, SubscribeRequest};
 use bytes::Bytes;

@@ -5,12 +5,12 @@
 //! Driven only by the response body, so a subscriber that does not read costs nothing more than that.
 use super::call::{PULSE, shutting_down};
 use super::damaged::damaged;
-use super::members::Membership;
 use super::position::Range;
 use super::subscribe::Slot;
 use super::wanted::Wanted;
 use crate::access::Permit;
 use crate::context::{Shared, SharedRef};
+use crate::groups::Membership;
 use crate::grpc_status::Coded;
 use crate::partition::{EndReason, Partition, Subscriber};
 use bascule_log::{Cursor, LogReader, ReadError, ReadMode};

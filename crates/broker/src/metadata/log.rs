@@ -1,8 +1,6 @@
 //! Proposals in, committed entries out.
 use super::{behind_partitions, snapshot};
-use crate::context::SharedRef;
-use crate::events::Event;
-use crate::events::Level;
+use crate::events::{Event, Events, Level};
 use crate::partition::now_ns;
 use crate::private;
 use bascule_log::{GroupCommitter, Identity, Log, LogOptions, LogReader, ReadMode, Retention};
@@ -58,7 +56,7 @@ pub struct Proposal {
 /// The log of one voter. Commits by its own sync, in groups.
 #[derive(Debug)]
 pub struct MetadataLog {
-    shared: SharedRef,
+    events: Arc<Events>,
     directory: PathBuf,
     log: Mutex<Option<Log>>,
     reader: LogReader,
@@ -73,7 +71,7 @@ impl MetadataLog {
     /// # Errors
     /// [`MetadataError`]; nothing was queued or only a prefix.
     pub fn open(
-        shared: &SharedRef,
+        events: &Arc<Events>,
         data: &Path,
         committer: &Arc<GroupCommitter>,
     ) -> Result<(Self, u64, Vec<u8>), MetadataError> {
@@ -92,7 +90,7 @@ impl MetadataLog {
                 path.display()
             );
             let fields = serde_json::json!({"path": path, "used_index": index});
-            shared.events.log(Level::Error, "metadata", text, fields);
+            events.log(Level::Error, "metadata", text, fields);
         }
         let options = LogOptions {
             segment_bytes: SEGMENT_BYTES,
@@ -106,7 +104,7 @@ impl MetadataLog {
         }
         log.set_high_watermark(reader.log_end());
         let opened = Self {
-            shared: shared.clone(),
+            events: events.clone(),
             directory,
             log: Mutex::new(Some(log)),
             reader,
@@ -142,7 +140,7 @@ impl MetadataLog {
                     .map_err(|error| damaged(error.to_string()))?;
                 for i in batch.seek(next)..batch.len() {
                     next = batch.offset(i) + 1;
-                    self.shared.events.push(Event::Committed {
+                    self.events.push(Event::Committed {
                         index: next,
                         entry: Bytes::copy_from_slice(batch.value(i).unwrap_or_default()),
                         proposal: None,
@@ -167,11 +165,10 @@ impl MetadataLog {
                     "an entry of {} bytes is over the limit of {ENTRY_BYTES}",
                     proposal.bytes.len()
                 );
-                self.shared
-                    .events
+                self.events
                     .push(failed(proposal.id, ErrorCode::InvalidArgument, text));
             } else if outstanding.len() >= OUTSTANDING {
-                self.shared.events.push(failed(
+                self.events.push(failed(
                     proposal.id,
                     ErrorCode::Busy,
                     "too many metadata operations wait".into(),
@@ -217,8 +214,8 @@ impl MetadataLog {
         if proposals.is_empty() {
             return;
         }
-        let (shared, outstanding, mark) = (
-            self.shared.clone(),
+        let (events, outstanding, mark) = (
+            self.events.clone(),
             self.outstanding.clone(),
             log.high_watermark_handle(),
         );
@@ -229,7 +226,7 @@ impl MetadataLog {
                 mark.raise(end);
                 for (index, proposal) in (first_index..).zip(proposals) {
                     outstanding.remove(&proposal.id);
-                    shared.events.push(Event::Committed {
+                    events.push(Event::Committed {
                         index,
                         entry: proposal.bytes,
                         proposal: Some(proposal.id),
@@ -239,7 +236,7 @@ impl MetadataLog {
             Err(error) => {
                 for proposal in proposals {
                     if outstanding.lock().remove(&proposal.id) {
-                        shared.events.push(failed(
+                        events.push(failed(
                             proposal.id,
                             ErrorCode::StorageFailed,
                             error.to_string(),
@@ -253,15 +250,13 @@ impl MetadataLog {
     fn fail(&self, proposals: &[Proposal], code: ErrorCode, text: &str) {
         for proposal in proposals {
             if self.outstanding.lock().remove(&proposal.id) {
-                self.shared
-                    .events
-                    .push(failed(proposal.id, code, text.into()));
+                self.events.push(failed(proposal.id, code, text.into()));
             }
         }
     }
 
     fn expire_later(&self, ids: Vec<u64>, timeout: Duration) {
-        let (shared, outstanding) = (self.shared.clone(), self.outstanding.clone());
+        let (events, outstanding) = (self.events.clone(), self.outstanding.clone());
         tokio::spawn(async move {
             tokio::time::sleep(timeout).await;
             for id in ids {
@@ -269,9 +264,7 @@ impl MetadataLog {
                     let text =
                         "the metadata operation did not finish in time; its outcome is unknown"
                             .to_owned();
-                    shared
-                        .events
-                        .push(failed(id, ErrorCode::MetadataTimeout, text));
+                    events.push(failed(id, ErrorCode::MetadataTimeout, text));
                 }
             }
         });
@@ -281,7 +274,7 @@ impl MetadataLog {
     pub fn read_barrier(&self, id: u64) {
         let _no_commit_halfway = self.outstanding.lock();
         let index = self.reader.high_watermark();
-        self.shared.events.push(Event::Barrier { id, index });
+        self.events.push(Event::Barrier { id, index });
     }
 
     /// Stores a snapshot that covers entries 1…`index` and removes what no kept snapshot needs. Blocks.

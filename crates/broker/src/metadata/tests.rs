@@ -1,8 +1,6 @@
 //! The log of one voter through its door: propose, events, snapshots, reopen.
 use super::{MetadataError, MetadataLog, Proposal};
-use crate::context::{Shared, SharedRef};
-use crate::events::{Event, Level};
-use crate::limits::Limits;
+use crate::events::{Event, Events, Level};
 use bascule_log::GroupCommitter;
 use bascule_wire::ErrorCode;
 use bytes::Bytes;
@@ -13,16 +11,16 @@ use std::time::{Duration, Instant};
 const SECOND: Duration = Duration::from_secs(1);
 
 struct Life {
-    shared: SharedRef,
+    event_queue: Arc<Events>,
     log: MetadataLog,
     snapshot: (u64, Vec<u8>),
 }
 
 fn open(data: &Path) -> Result<Life, MetadataError> {
-    let shared = Arc::new(Shared::new("c", "b", "n", Limits::default()).unwrap());
-    let (log, index, state) = MetadataLog::open(&shared, data, &GroupCommitter::start())?;
+    let event_queue = Arc::new(Events::new(65_536).unwrap());
+    let (log, index, state) = MetadataLog::open(&event_queue, data, &GroupCommitter::start())?;
     Ok(Life {
-        shared,
+        event_queue,
         log,
         snapshot: (index, state),
     })
@@ -43,7 +41,7 @@ impl Life {
         let mut events = Vec::new();
         while events.len() < count {
             assert!(Instant::now() < limit, "{} of {count}", events.len());
-            events.extend(self.shared.events.poll(count - events.len()));
+            events.extend(self.event_queue.poll(count - events.len()));
             std::thread::sleep(Duration::from_millis(1));
         }
         events
@@ -137,7 +135,7 @@ async fn a_barrier_never_overtakes_what_it_counts() {
         for id in 1..=proposals {
             life.propose(id, "entry");
             while applied < id {
-                for event in life.shared.events.poll(1 << 20) {
+                for event in life.event_queue.poll(1 << 20) {
                     match event {
                         Event::Committed { index, .. } => applied = index,
                         Event::Barrier { index, .. } => overtaken += u64::from(index > applied),

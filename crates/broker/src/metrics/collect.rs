@@ -1,6 +1,6 @@
 //! The values of the broker: counters, gauges, and what is computed from the view.
 use super::process::process;
-use crate::condition::{Source, space};
+use crate::checks::{Source, space};
 use crate::view::View;
 
 /// Every value of the broker by its name in `specs/metrics.toml`. Those that the system does not give are absent. Blocks
@@ -19,7 +19,7 @@ pub(crate) fn collect(source: &Source) -> Vec<(&'static str, u64)> {
 fn admission(source: &Source) -> Vec<(&'static str, u64)> {
     let shared = &source.shared;
     let (admission, events) = (&shared.admission, &shared.events);
-    let free = shared.inflight.available_permits();
+    let free = shared.partitions.inflight.available_permits();
     let inflight = shared.limits.inflight_bytes.saturating_sub(free);
     vec![
         ("events_dropped", events.dropped()),

@@ -2,8 +2,9 @@
 use super::text::escaped;
 use crate::context::SharedRef;
 use crate::liftbridge::{GroupPosition, group_positions};
+use crate::names::DEFAULT_NAMESPACE;
 use crate::partition::{Partition, now_ns};
-use crate::view::{DEFAULT_NAMESPACE, View};
+use crate::view::View;
 use bascule_log::ReadMode;
 use bascule_record::{Batches, Header};
 use std::collections::BTreeMap;

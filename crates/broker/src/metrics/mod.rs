@@ -3,20 +3,13 @@
 //! Names, kinds and meanings are generated from `specs/metrics.toml` ([`table`]). [`mod@collect`] reads the values of the
 //! broker, which are also those of `Engine.statistics`; [`mod@text`] writes them, and on request those of each partition.
 //! Reading takes no lock that a publish takes for longer than a load.
-mod calls;
 mod collect;
 mod groups;
 mod process;
-mod publish_errors;
-mod reported;
 mod table;
 mod text;
 
-pub use calls::CallCounts;
-pub(crate) use calls::Method;
 pub(crate) use collect::collect;
-pub use publish_errors::PublishErrors;
-pub(crate) use reported::Reported;
 pub(crate) use text::text;
 
 /// How a metric behaves.

@@ -3,8 +3,7 @@ use super::collect::collect;
 use super::groups::{Lag, lags};
 use super::table::METRICS;
 use super::{Kind, Metric, Series};
-use crate::condition::Source;
-use crate::http::HttpSettings;
+use crate::checks::Source;
 use crate::partition::{Partition, PartitionStatus};
 use crate::view::PartitionView;
 use bascule_log::{Durations, bounds};
@@ -13,12 +12,15 @@ use std::fmt::{Display, Formatter, Write};
 
 const NANOS: u64 = 1_000_000_000;
 
-/// What `/metrics` answers, with the optional series that `settings` ask for. Blocks as [`collect`].
-pub(crate) fn text(source: &Source, settings: HttpSettings) -> String {
+/// The answer of `/metrics`, with the series of each partition and of each consumer group on request. Blocks as [`collect`].
+pub(crate) fn text(source: &Source, has_partitions: bool, has_groups: bool) -> String {
     let values: HashMap<_, _> = collect(source).into_iter().collect();
-    let partitions = settings.partitions;
-    let rows = if partitions { rows(source) } else { Vec::new() };
-    let groups = settings.groups.then(|| lags(&source.shared));
+    let rows = if has_partitions {
+        rows(source)
+    } else {
+        Vec::new()
+    };
+    let groups = has_groups.then(|| lags(&source.shared));
     let mut out = String::with_capacity(16 << 10);
     let mut family = "";
     for metric in METRICS {
@@ -39,7 +41,7 @@ pub(crate) fn text(source: &Source, settings: HttpSettings) -> String {
                 }
             }
         } else if metric.series == Series::Partition {
-            if partitions {
+            if has_partitions {
                 head(&mut out, metric);
             }
             for row in &rows {

@@ -7,10 +7,12 @@
 //! The table is `specs/vectors/names.txt`, examples are in `specs/vectors/names-in-context.txt`. The control plane asks
 //! here too.
 mod characters;
+mod internal;
 
 pub use characters::Flaw;
 use characters::{flaw, flaw_in_id, flaw_in_name};
 use icu_normalizer::ComposingNormalizerBorrowed;
+pub use internal::{CURSORS, DEFAULT_NAMESPACE, is_internal};
 
 /// Bytes of the longest name or id of any kind.
 pub const MAX_BYTES: usize = 1024;

@@ -1,15 +1,9 @@
 //! The facade that everyone else holds.
-use crate::context::SharedRef;
-use crate::ingest::nats::absent::Place;
-use crate::ingest::nats::router::Router;
-use crate::nats::client::settings::{NatsCopy, NatsSettings};
-use crate::nats::client::{Client, Inbox, Message, Publish, SendError};
-use crate::nats::connections::connection::Role;
-use crate::nats::connections::report::Reporter;
-use crate::nats::connections::state::NatsState;
-use crate::nats::session::Session;
-use crate::partition::{IncomingRecord, Partition};
-use crate::republish::job;
+use super::client::{Client, Inbox, Message, NatsSettings, Publish, SendError};
+use super::connections::{NatsContext, NatsState, Reporter, Role};
+use super::session::Session;
+use crate::ingest::nats::{Place, Router};
+use crate::partition::{CommitObserver, CommittedAppend, Partition};
 use arc_swap::ArcSwapOption;
 use bascule_wire::subject;
 use bytes::Bytes;
@@ -25,11 +19,11 @@ const BAD_SUBJECT: &str = "nats: invalid subject";
 const TOO_LARGE: &str = "nats: maximum payload exceeded";
 
 /// Publishing to NATS. Cheap to clone; works (and refuses) while disconnected.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub struct NatsLink(Arc<Inner>);
 
-#[derive(Default)]
 struct Inner {
+    context: NatsContext,
     router: Arc<Router>,
     session: ArcSwapOption<Session>,
 }
@@ -42,22 +36,51 @@ impl std::fmt::Debug for NatsLink {
     }
 }
 
+impl CommitObserver for NatsLink {
+    /// Queues the records to be republished, best effort; while there is no session nothing is republished.
+    fn on_commit(
+        &self,
+        partition: &Partition,
+        appends: &mut dyn Iterator<Item = CommittedAppend<'_>>,
+    ) {
+        if let Some(session) = self.0.session.load().as_ref() {
+            session.republish.on_commit(partition, appends);
+        }
+    }
+}
+
 impl NatsLink {
+    /// Not connected.
+    pub fn new(context: NatsContext) -> Self {
+        Self(Arc::new(Inner {
+            context,
+            router: Arc::default(),
+            session: ArcSwapOption::empty(),
+        }))
+    }
+
     /// Starts connecting on the current runtime, or reconnects with other settings. Reports by `nats` events; retries for
     /// ever. Partitions that are led already are subscribed as soon as the connection is up.
-    pub fn connect(&self, shared: &SharedRef, settings: NatsSettings) {
+    pub fn connect(&self, settings: NatsSettings) {
         if let Some(old) = self.0.session.swap(None) {
             old.abandon();
         }
         self.0.router.forget_subscriptions();
-        match Session::start(shared, settings, &self.0.router) {
+        match Session::start(&self.0.context, settings, &self.0.router) {
             Ok(session) => {
+                let session = Arc::new(session);
                 self.0.session.store(Some(session.clone()));
                 // Those that began to listen meanwhile.
-                self.0.router.subscribe_all(&session);
+                self.0.router.subscribe_all(&session.ingest);
             }
-            Err(error) => Reporter::new(shared.clone(), Handle::current())
-                .error("both", format!("cannot start connections to NATS: {error}")),
+            Err(error) => {
+                let NatsContext {
+                    events, statistics, ..
+                } = &self.0.context;
+                let reporter = Reporter::new(events.clone(), statistics.clone(), Handle::current());
+                let text = format!("cannot start connections to NATS: {error}");
+                reporter.error("both", text);
+            }
         }
     }
 
@@ -65,7 +88,10 @@ impl NatsLink {
     pub fn is_connected(&self) -> bool {
         let session = self.0.session.load();
         session.as_ref().is_some_and(|session| {
-            session.ingest.client().is_some() && session.streams.client().is_some()
+            let roles = [Role::Ingest, Role::Streams];
+            roles
+                .iter()
+                .all(|role| session.connections.client(*role).is_some())
         })
     }
 
@@ -74,7 +100,7 @@ impl NatsLink {
         let session = self.0.session.load();
         session
             .as_ref()
-            .map_or_else(NatsState::off, |session| session.state())
+            .map_or_else(NatsState::off, |session| session.connections.state())
     }
 
     /// Feeds a partition from its subject from now on (subscribes when needed). Returns once the server has confirmed the
@@ -87,7 +113,8 @@ impl NatsLink {
     /// [`NatsLink::lead`] for many partitions, with one or two round trips for all of them.
     pub async fn lead_all(&self, partitions: &[Partition]) {
         let session = self.0.session.load_full();
-        self.0.router.lead(session.as_ref(), partitions).await;
+        let ingest = session.as_ref().map(|session| &session.ingest);
+        self.0.router.lead(ingest, partitions).await;
     }
 
     /// Stops feeding a partition.
@@ -99,7 +126,8 @@ impl NatsLink {
     /// `is_led_here`, when it is just about to be closed.
     pub fn pause(&self, place: Place, is_led_here: bool) {
         let session = self.0.session.load_full();
-        self.0.router.pause(session.as_ref(), place, is_led_here);
+        let ingest = session.as_ref().map(|session| &session.ingest);
+        self.0.router.pause(ingest, place, is_led_here);
     }
 
     /// Forgets a partition that was deleted, with what was counted for it.
@@ -112,7 +140,7 @@ impl NatsLink {
         let session = self.0.session.load();
         let is_up = |role: Role| {
             let session = session.as_ref();
-            session.is_some_and(|session| session.connection(role).client().is_some())
+            session.is_some_and(|session| session.connections.client(role).is_some())
         };
         let router = &self.0.router;
         let partition = |incarnation: &u64| {
@@ -127,34 +155,6 @@ impl NatsLink {
             })
         };
         incarnations.iter().map(partition).collect()
-    }
-
-    /// Queues copies of committed direct publishes (records of one append, offsets from `base_offset`); best effort, never
-    /// blocks: what does not fit the bounded queue is dropped and counted. Called on the committer's thread.
-    pub fn try_copy(
-        &self,
-        partition: &Partition,
-        mode: NatsCopy,
-        base_offset: u64,
-        records: &[IncomingRecord],
-    ) {
-        if let Some(session) = self.0.session.load().as_ref() {
-            job::offer(session, partition, mode, base_offset, records);
-        }
-    }
-
-    /// [`NatsLink::try_copy`] for `count` committed records that only the log holds (prebuilt batches): they are read from
-    /// there when somebody listens, and not at all otherwise.
-    pub fn try_copy_stored(
-        &self,
-        partition: &Partition,
-        mode: NatsCopy,
-        base_offset: u64,
-        count: u32,
-    ) {
-        if let Some(session) = self.0.session.load().as_ref() {
-            job::offer_stored(session, partition, mode, base_offset, count);
-        }
     }
 
     /// Whether acks may go to `inbox`, see [`NatsSettings::ack_inbox_prefixes`].
@@ -214,8 +214,8 @@ impl NatsLink {
         let session = self.0.session.load();
         let session = session.as_ref().ok_or_else(|| CLOSED.to_owned())?;
         session
-            .streams
-            .client()
+            .connections
+            .client(Role::Streams)
             .cloned()
             .ok_or_else(|| DISCONNECTED.to_owned())
     }

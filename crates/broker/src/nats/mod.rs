@@ -11,9 +11,9 @@ pub(crate) mod client;
 pub(crate) mod connections;
 mod link;
 mod presence;
-pub(crate) mod session;
+mod session;
 
-pub use crate::ingest::nats::absent::Place;
-pub use client::settings::{NatsAcks, NatsCopy, NatsSettings, NatsTls};
-pub use connections::state::{ConnectionState, NatsState, Reason};
+pub use crate::ingest::nats::Place;
+pub use client::{NatsSettings, NatsTls, Reason};
+pub use connections::{ConnectionState, NatsContext, NatsState};
 pub use link::NatsLink;

@@ -3,15 +3,15 @@
 //! A broker announces itself on `<namespace>.brokers` whenever it has connected, and once more when it hears of another one
 //! for the first time, so that both report it. Whoever may publish there may announce anything: what is no announcement is
 //! ignored, and only [`MOST_KNOWN`] brokers are reported.
+use super::client::{Inbox, Message, Publish};
+use super::connections::{ConnectionPair, NatsContext, Role};
 use crate::events::Level;
-use crate::nats::client::{Inbox, Message, Publish};
-use crate::nats::session::Session;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use std::collections::HashSet;
 use std::sync::Arc;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 
 /// Announcements that may wait; those beyond are dropped.
 pub(crate) const QUEUE: usize = 16;
@@ -46,25 +46,62 @@ impl Inbox for Announcements {
     }
 }
 
-/// Announces this broker and reports others, until the session closes.
-pub(crate) async fn run(session: Arc<Session>, mut heard: mpsc::Receiver<Bytes>) {
-    let mut closing = session.closing();
-    let own = Announcement {
-        broker: session.shared.broker_id.clone(),
-        session: session.inbox.clone(),
-    };
-    let mut known = HashSet::new();
-    loop {
-        tokio::select! {
-            () = session.ingest_connected() => announce(&session, &own).await,
-            Some(payload) = heard.recv() => {
-                if let Some(other) = news(&payload, &own, &mut known) {
-                    report(&session, &other.broker);
-                    announce(&session, &own).await;
+/// Announces this broker and reports others.
+pub(super) struct Presence {
+    pub(super) context: NatsContext,
+    pub(super) connections: Arc<ConnectionPair>,
+    /// Random, one for each session.
+    pub(super) session: String,
+}
+
+impl Presence {
+    /// Runs until the session closes.
+    pub(super) async fn run(
+        self,
+        mut announced: mpsc::Receiver<Bytes>,
+        mut closing: watch::Receiver<bool>,
+    ) {
+        let own = Announcement {
+            broker: self.context.broker_id.clone(),
+            session: self.session.clone(),
+        };
+        let mut known = HashSet::new();
+        loop {
+            tokio::select! {
+                () = self.connections.ingest_connected() => self.announce(&own).await,
+                Some(payload) = announced.recv() => {
+                    if let Some(other) = news(&payload, &own, &mut known) {
+                        self.report(&other.broker);
+                        self.announce(&own).await;
+                    }
                 }
+                _ = closing.changed() => return,
             }
-            _ = closing.changed() => return,
         }
+    }
+
+    async fn announce(&self, own: &Announcement) {
+        let payload = json!(own).to_string();
+        let message = Publish {
+            subject: &subject(&self.context.namespace),
+            reply: "",
+            headers: &[],
+            payload: payload.as_bytes(),
+        };
+        // When the connection was lost, the next one announces it.
+        let client = self.connections.any_client(Role::Ingest);
+        let _ = client.publish(message).await;
+    }
+
+    fn report(&self, other: &str) {
+        let namespace = &self.context.namespace;
+        let text = format!(
+            "broker {other:?} of the same namespace {namespace:?} is on the same NATS: brokers do not form a cluster, each has \
+             streams of its own; stop one of them, or set another broker.namespace"
+        );
+        let fields = json!({"broker": other, "namespace": namespace});
+        let events = &self.context.events;
+        events.log(Level::Warning, "nats.presence", text, fields);
     }
 }
 
@@ -77,29 +114,6 @@ fn news(
     let other: Announcement = serde_json::from_slice(payload).ok()?;
     let is_new = other != *own && known.len() < MOST_KNOWN && known.insert(other.clone());
     is_new.then_some(other)
-}
-
-async fn announce(session: &Session, own: &Announcement) {
-    let payload = json!(own).to_string();
-    let message = Publish {
-        subject: &subject(&session.shared.namespace),
-        reply: "",
-        headers: &[],
-        payload: payload.as_bytes(),
-    };
-    // When the connection was lost it is announced after the next one.
-    let _ = session.ingest.any_client().publish(message).await;
-}
-
-fn report(session: &Session, other: &str) {
-    let namespace = &session.shared.namespace;
-    let text = format!(
-        "broker {other:?} of the same namespace {namespace:?} is on the same NATS: brokers do not form a cluster, each has \
-         streams of its own; stop one of them, or set another broker.namespace"
-    );
-    let fields = json!({"broker": other, "namespace": namespace});
-    let events = &session.shared.events;
-    events.log(Level::Warning, "nats.presence", text, fields);
 }
 
 #[cfg(test)]

@@ -1,21 +1,14 @@
 //! What lives from one `connect` to the next: the two connections, the outgoing queues and their tasks.
+use super::client::{NatsSettings, Subscription};
+use super::connections::{ConnectionPair, NatsContext, Reporter, Role};
+use super::presence::{self, Presence};
 use crate::budget::{Budget, StallBudget};
-use crate::context::SharedRef;
-use crate::ingest::nats::acks::{self, AckJob};
-use crate::ingest::nats::publish_acks::{self, PublishAckJob};
-use crate::ingest::nats::router::Router;
-use crate::nats::client::headers;
-use crate::nats::client::settings::NatsSettings;
-use crate::nats::client::{Inbox, Message, Subscription};
-use crate::nats::connections::connection::{Connection, Role, Watch};
-use crate::nats::connections::report::Reporter;
-use crate::nats::connections::state::NatsState;
-use crate::nats::presence;
-use crate::republish::job::RepublishJob;
+use crate::ingest::nats::{
+    AckQueue, AckSender, IngestContext, PublishAckQueue, PublishAckSender, Router,
+};
+use crate::republish::marks::probe::probe_inbox;
 use crate::republish::marks::seal::Seal;
-use crate::republish::republisher;
-use bascule_wire::liftbridge::publish::MAX_HEADERS;
-use bytes::Bytes;
+use crate::republish::{self, ProbeAnswers, RepublishContext, RepublishJobs};
 use parking_lot::Mutex;
 use std::io;
 use std::sync::Arc;
@@ -24,153 +17,124 @@ use tokio::runtime::Handle;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 
-/// Acks of so many appends may wait to go out.
-const ACK_QUEUE: usize = 4096;
-/// Answers to probes that may wait.
-const ANSWER_QUEUE: usize = 4096;
-/// What NATS says when nobody listens on a subject.
-const NO_RESPONDERS: u16 = 503;
-/// The part of `pending_bytes` that slices may keep of one connection's buffers before what waits is copied.
+/// The part of `pending_bytes` that messages may keep of one connection's read buffers before they are copied.
 const HELD_SHARE: usize = 4;
 /// How long closing waits for what is queued.
 const CLOSE_LIMIT: Duration = Duration::from_secs(1);
 /// See [`NatsSettings::pause_ms`].
 const PAUSE: Duration = Duration::from_millis(250);
 
-/// One session. Its tasks hold it until [`Session::close`] or [`Session::abandon`] ends them: those of each connection on
-/// the connection's thread, the outgoing ones on the runtime that started it.
-pub(crate) struct Session {
-    pub(crate) shared: SharedRef,
-    pub(crate) settings: NatsSettings,
-    pub(crate) reporter: Arc<Reporter>,
-    pub(crate) ingest: Connection,
-    pub(crate) streams: Connection,
-    /// Messages taken off the connections and not yet queued at a partition.
-    pub(crate) pending: Arc<Budget>,
-    stall_budget: StallBudget,
-    /// Copies that wait to go out.
-    pub(crate) copying: Arc<Budget>,
-    pub(crate) acks: mpsc::Sender<AckJob>,
-    pub(crate) publish_acks: mpsc::Sender<PublishAckJob>,
-    pub(crate) copies: mpsc::UnboundedSender<RepublishJob>,
-    /// Prefix of the subjects on which the server answers the republisher's probes.
-    pub(crate) inbox: String,
-    /// Proves which copies are our own.
-    pub(crate) seal: Arc<Seal>,
+/// One session. [`Session::close`] or [`Session::abandon`] ends its tasks: those of each connection, which run on the
+/// connection's thread, and the outgoing ones on the runtime that started it.
+pub(super) struct Session {
+    pub(super) settings: Arc<NatsSettings>,
+    pub(super) connections: Arc<ConnectionPair>,
+    pub(super) ingest: Arc<IngestContext>,
+    pub(super) republish: RepublishJobs,
     closing: watch::Sender<bool>,
     outgoing: Mutex<Vec<JoinHandle<()>>>,
-    watch: Arc<Watch>,
-    /// The subscriptions to the answers to probes and to what brokers announce.
+    /// To the answers to probes and to the announcements of brokers.
     own_subscriptions: Mutex<Vec<Subscription>>,
 }
 
 impl Session {
-    /// Starts connecting; acks and copies are made on the current runtime.
+    /// Starts connecting; acks and republished records are encoded on the current runtime.
     ///
     /// # Errors
-    /// When the system gives no threads for the connections.
-    pub(crate) fn start(
-        shared: &SharedRef,
+    /// When the system gives no threads for the connections, or no random bytes.
+    pub(super) fn start(
+        context: &NatsContext,
         settings: NatsSettings,
         router: &Arc<Router>,
-    ) -> io::Result<Arc<Self>> {
-        let reporter = Arc::new(Reporter::new(shared.clone(), Handle::current()));
-        let pending_bytes = settings
-            .pending_bytes
-            .unwrap_or(shared.limits.nats_pending_bytes);
-        let held_bytes = pending_bytes / HELD_SHARE;
-        let stall_budget = StallBudget::new(settings.pause_ms.map_or(PAUSE, Duration::from_millis));
-        let (ack_sender, ack_receiver) = mpsc::channel(ACK_QUEUE);
-        let (publish_ack_sender, publish_ack_receiver) = mpsc::channel(ACK_QUEUE);
-        let (copy_sender, copy_receiver) = mpsc::unbounded_channel();
-        let (nobody_sender, nobody_receiver) = mpsc::channel(ANSWER_QUEUE);
-        let watch = Arc::new(Watch::new(reporter.clone()));
-        let session = Arc::new(Self {
-            shared: shared.clone(),
-            settings,
-            reporter,
-            ingest: Connection::new(Role::Ingest, &watch, held_bytes)?,
-            streams: Connection::new(Role::Streams, &watch, held_bytes)?,
-            pending: Arc::new(Budget::new(pending_bytes)),
-            stall_budget,
-            copying: Arc::new(Budget::new(pending_bytes)),
-            acks: ack_sender,
-            publish_acks: publish_ack_sender,
-            copies: copy_sender,
-            inbox: republisher::probe_inbox()?,
-            seal: Arc::new(Seal::new()?),
-            own_subscriptions: Mutex::default(),
-            closing: watch::Sender::new(false),
-            outgoing: Mutex::default(),
-            watch: watch.clone(),
-        });
-        let nobody = Arc::new(Nobody(nobody_sender));
-        let (heard_sender, heard_receiver) = mpsc::channel(presence::QUEUE);
-        let heard = Arc::new(presence::Announcements(heard_sender));
-        let client = session.ingest.any_client();
-        *session.own_subscriptions.lock() = vec![
-            client.subscribe(&format!("{}.*", session.inbox), "", nobody),
-            client.subscribe(&presence::subject(&shared.namespace), "", heard),
-        ];
-        router.subscribe_all(&session);
-        for connection in [&session.ingest, &session.streams] {
-            connection.start(&session.settings, &session.watch);
-        }
-        let acks = acks::run(session.clone(), ack_receiver);
-        let publish_acks = publish_acks::run(session.clone(), publish_ack_receiver);
-        let copies = republisher::run(
-            session.clone(),
-            router.clone(),
-            copy_receiver,
-            nobody_receiver,
+    ) -> io::Result<Self> {
+        let settings = Arc::new(settings);
+        let statistics = context.statistics.clone();
+        let reporter = Reporter::new(
+            context.events.clone(),
+            statistics.clone(),
+            Handle::current(),
         );
-        *session.outgoing.lock() = vec![
-            tokio::spawn(acks),
-            tokio::spawn(publish_acks),
-            tokio::spawn(copies),
-            tokio::spawn(presence::run(session.clone(), heard_receiver)),
+        let reporter = Arc::new(reporter);
+        let pending_bytes = settings.pending_bytes.unwrap_or(context.pending_bytes);
+        let connections = ConnectionPair::new(context, &reporter, pending_bytes / HELD_SHARE)?;
+        let connections = Arc::new(connections);
+        let (acks, ack_jobs) = AckQueue::new(statistics.clone());
+        let (publish_acks, publish_ack_jobs) = PublishAckQueue::new(statistics.clone());
+        let (republish, republish_jobs) = RepublishJobs::new(pending_bytes, statistics.clone());
+        let pause = settings.pause_ms.map_or(PAUSE, Duration::from_millis);
+        let ingest = Arc::new(IngestContext {
+            connections: connections.clone(),
+            statistics: statistics.clone(),
+            reporter,
+            cluster_id: context.cluster_id.clone(),
+            seal: Arc::new(Seal::new()?),
+            pending: Arc::new(Budget::new(pending_bytes)),
+            stall_budget: StallBudget::new(pause),
+            acks,
+            publish_acks,
+        });
+        let probe_inbox = probe_inbox()?;
+        let (probe_answers, unanswered) = ProbeAnswers::new();
+        let (announcements, announced) = mpsc::channel(presence::QUEUE);
+        let announcements = presence::Announcements(announcements);
+        let client = connections.any_client(Role::Ingest);
+        let own_subscriptions = vec![
+            client.subscribe(&format!("{probe_inbox}.*"), "", Arc::new(probe_answers)),
+            client.subscribe(
+                &presence::subject(&context.namespace),
+                "",
+                Arc::new(announcements),
+            ),
         ];
-        Ok(session)
+        router.subscribe_all(&ingest);
+        connections.connect(&settings);
+        let closing = watch::Sender::new(false);
+        let ack_sender = AckSender {
+            connections: connections.clone(),
+            statistics: statistics.clone(),
+            settings: settings.clone(),
+            namespace: context.namespace.clone(),
+        };
+        let publish_ack_sender = PublishAckSender {
+            connections: connections.clone(),
+            statistics,
+            settings: settings.clone(),
+        };
+        let presence = Presence {
+            context: context.clone(),
+            connections: connections.clone(),
+            session: probe_inbox.clone(),
+        };
+        let to_republish = RepublishContext {
+            ingest: ingest.clone(),
+            router: router.clone(),
+            probe_inbox,
+        };
+        let end = || closing.subscribe();
+        let outgoing = vec![
+            tokio::spawn(ack_sender.run(ack_jobs, end())),
+            tokio::spawn(publish_ack_sender.run(publish_ack_jobs, end())),
+            tokio::spawn(republish::run(
+                to_republish,
+                republish_jobs,
+                unanswered,
+                end(),
+            )),
+            tokio::spawn(presence.run(announced, end())),
+        ];
+        Ok(Self {
+            settings,
+            connections,
+            ingest,
+            republish,
+            closing,
+            outgoing: Mutex::new(outgoing),
+            own_subscriptions: Mutex::new(own_subscriptions),
+        })
     }
 
-    /// Before messages of `bytes` are handed on: leaves the rest with NATS for a while when there is no room for them.
-    /// Blocks, so only for the thread of a connection: nothing else is read meanwhile.
-    pub(crate) fn hold_back(&self, bytes: usize) {
-        if !self.pending.has_room(bytes) {
-            self.stall_budget
-                .spend(|limit| self.pending.wait_for_room(bytes, limit));
-        }
-    }
-
-    /// Whether messages that wait keep so much of what was read that they are to be copied.
-    pub(crate) fn is_pressed(&self) -> bool {
-        self.ingest.buffers.is_pressed() || self.streams.buffers.is_pressed()
-    }
-
-    /// State of the connections.
-    pub(crate) fn state(&self) -> NatsState {
-        self.watch.states.summary()
-    }
-
-    /// Returns after each connect of the ingest connection, once.
-    pub(crate) async fn ingest_connected(&self) {
-        self.watch.ingest_connected.notified().await;
-    }
-
-    pub(crate) fn connection(&self, role: Role) -> &Connection {
-        match role {
-            Role::Ingest => &self.ingest,
-            Role::Streams => &self.streams,
-        }
-    }
-
-    /// Becomes true when what is queued should go out and no more is taken.
-    pub(crate) fn closing(&self) -> watch::Receiver<bool> {
-        self.closing.subscribe()
-    }
-
-    /// Lets the queued acks and copies go out, at most one second, and ends the session.
-    pub(crate) async fn close(&self) {
+    /// Sends the queued acks and republished records, at most for one second, and ends the session.
+    pub(super) async fn close(&self) {
         self.closing.send_replace(true);
         let mut outgoing = std::mem::take(&mut *self.outgoing.lock());
         let drained = async {
@@ -178,38 +142,20 @@ impl Session {
                 // One that panicked has nothing left to send.
                 let _ended = task.await;
             }
-            self.streams.flush(CLOSE_LIMIT).await;
-            self.ingest.flush(CLOSE_LIMIT).await;
+            self.connections.flush(CLOSE_LIMIT).await;
         };
-        // After the second, whatever still waits is given up: acks and copies are best effort.
+        // What is still queued after the second is dropped: acks and republished records are best effort.
         let _in_time = tokio::time::timeout(CLOSE_LIMIT, drained).await;
         outgoing.iter().for_each(JoinHandle::abort);
         self.abandon();
     }
 
     /// Ends the session at once.
-    pub(crate) fn abandon(&self) {
+    pub(super) fn abandon(&self) {
         for task in self.outgoing.lock().drain(..) {
             task.abort();
         }
         self.own_subscriptions.lock().clear();
-        self.ingest.end();
-        self.streams.end();
-    }
-}
-
-/// Passes on which of the republisher's probes nobody received; the token is the last part of the subject.
-struct Nobody(mpsc::Sender<Bytes>);
-
-impl Inbox for Nobody {
-    fn take(&self, messages: &mut Vec<Message>) {
-        for message in messages.drain(..) {
-            let block = headers::parse(&message.headers, MAX_HEADERS);
-            let status = block.and_then(|block| block.status);
-            if status == Some(NO_RESPONDERS) {
-                // When more wait than fit, copies go out that nobody wants: that is all.
-                let _ = self.0.try_send(Bytes::copy_from_slice(&message.subject));
-            }
-        }
+        self.connections.end();
     }
 }

@@ -1,8 +1,8 @@
 //! From appended to answered.
 use super::{
-    AppendError, Committed, Done, IncomingRecord, Partition, Rejected, append_budget::Permit,
+    AppendError, Committed, Done, IncomingRecord, NatsCopy, Partition, Rejected,
+    append_budget::Permit, observer::CommittedAppend,
 };
-use crate::nats::NatsCopy;
 use bascule_log::Error;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -68,13 +68,14 @@ pub(super) struct InFlight {
     pub base_offset: u64,
     pub timestamp: i64,
     pub count: u32,
-    /// For a copy for NATS; empty when it is made from the log, or not at all.
+    /// Kept to be republished; empty when they are read from the log, or not republished.
     pub records: Vec<IncomingRecord>,
     pub rejected: Vec<Rejected>,
     pub duplicate: bool,
     /// End of what its answers refer to beyond its own records: originals of duplicates, the last record.
     pub refers_to: u64,
-    pub copy: NatsCopy,
+    /// How it is republished.
+    pub mode: NatsCopy,
 }
 
 impl InFlight {
@@ -89,11 +90,6 @@ impl InFlight {
             return self.refers_to;
         }
         self.end().max(self.refers_to)
-    }
-
-    /// Whether NATS gets a copy of it.
-    pub fn is_copied(&self) -> bool {
-        self.copy != NatsCopy::None && !self.duplicate && self.count > 0
     }
 
     fn commit(self, commit_timestamp: i64) {
@@ -117,9 +113,14 @@ pub(super) fn settle(
     match outcome {
         Ok(durable_end) => {
             partition.raise_high_watermark(durable_end);
-            partition.copy_group(&group);
+            let mut republished = group.iter().filter_map(CommittedAppend::of);
+            partition
+                .0
+                .context
+                .observer
+                .on_commit(partition, &mut republished);
             let (now, instant) = (now_ns(), Instant::now());
-            let durations = &partition.0.shared.statistics.append_duration;
+            let durations = &partition.0.context.statistics.append_duration;
             for append in group {
                 durations.record(append.reply.waited(instant));
                 append.commit(now);

@@ -23,7 +23,7 @@ impl Partition {
     }
 
     fn report_damage(&self, damage: &Damage) {
-        let statistics = &self.0.shared.statistics;
+        let statistics = &self.0.context.statistics;
         statistics.damaged_ranges.add(1);
         statistics.damaged_offsets.add(damage.end - damage.start);
         let fields = serde_json::json!({

@@ -1,13 +1,12 @@
 //! The handle of a partition, and what handle, task and committer share.
 use super::append_budget::AppendBudget;
 use super::commit::AppendReply;
-use super::copying::Heard;
+use super::publish_errors::count_publish_errors;
 use super::remember::read_ids;
+use super::subscriber_hint::SubscriberHint;
 use super::task::{self, Message};
-use super::{Append, AppendError, Committed, PartitionSpec, Payload};
-use crate::context::SharedRef;
+use super::{Append, AppendError, Committed, NatsAcks, PartitionContext, PartitionSpec, Payload};
 use crate::events::{Event, PartitionChange};
-use crate::nats::NatsAcks;
 use bascule_log::{GroupCommitter, HighWatermark, Log, LogReader, Recovery};
 use bascule_record::Producer;
 
@@ -28,7 +27,7 @@ pub struct Partition(pub(super) Arc<Inner>);
 #[derive(Debug)]
 pub(super) struct Inner {
     pub(super) identity: PartitionIdentity,
-    pub(super) shared: SharedRef,
+    pub(super) context: Arc<PartitionContext>,
     pub(super) reader: LogReader,
     pub(super) high_watermark: HighWatermark,
     pub(super) append_budget: AppendBudget,
@@ -46,7 +45,7 @@ pub(super) struct Inner {
     pub(super) last_received: AtomicI64,
     /// Messages from NATS that were not stored.
     pub(super) nats_dropped: AtomicU64,
-    pub(super) heard: Heard,
+    pub(super) subscriber_hint: SubscriberHint,
     /// Commits asked for and not yet settled.
     pub(super) outstanding: AtomicUsize,
     /// It acknowledges JetStream publishers.
@@ -118,13 +117,13 @@ impl Partition {
     /// # Errors
     /// Those of [`Log::open`] and [`Log::create`].
     pub fn open(
-        shared: &SharedRef,
+        context: &Arc<PartitionContext>,
         spec: PartitionSpec,
         directory: &Path,
         committer: &Arc<GroupCommitter>,
         must_exist: bool,
     ) -> Result<(Self, Option<Recovery>), bascule_log::Error> {
-        let (identity, options) = (spec.log_identity(), spec.log_options(&shared.masters));
+        let (identity, options) = (spec.log_identity(), spec.log_options(&context.masters));
         let (log, recovery) = match Log::open(directory, identity, options.clone(), committer) {
             Ok((log, recovery)) => (log, Some(recovery)),
             // Also when a crash came between making the directory and its first segment.
@@ -149,10 +148,10 @@ impl Partition {
                 queue_group: spec.queue_group.clone(),
                 subject_partitions: spec.subject_partitions,
             },
-            shared: shared.clone(),
+            context: context.clone(),
             reader,
             high_watermark: log.high_watermark_handle(),
-            append_budget: AppendBudget::new(&shared.limits, shared.inflight.clone()),
+            append_budget: AppendBudget::new(&context.limits, context.inflight.clone()),
             messages,
             committed: Mutex::new(Some(committed)),
             watch,
@@ -165,7 +164,7 @@ impl Partition {
             first_received: AtomicI64::new(0),
             last_received: AtomicI64::new(0),
             nats_dropped: AtomicU64::new(0),
-            heard: Heard::default(),
+            subscriber_hint: SubscriberHint::default(),
             outstanding: AtomicUsize::new(0),
             jetstream: AtomicBool::new(spec.nats_acks == NatsAcks::Jetstream),
         }));
@@ -228,11 +227,17 @@ impl Partition {
         }
     }
 
-    fn send(&self, payload: Payload, producer: Option<Producer>, copy: bool, reply: AppendReply) {
+    fn send(
+        &self,
+        payload: Payload,
+        producer: Option<Producer>,
+        republish: bool,
+        reply: AppendReply,
+    ) {
         let queued = task::Queued {
             payload,
             producer,
-            copy,
+            republish,
             reply,
         };
         // A closed channel drops the message, and a dropped `AppendReply` answers.
@@ -336,11 +341,8 @@ impl Partition {
         outcome: &Result<Committed, AppendError>,
         records: usize,
     ) {
-        self.0
-            .shared
-            .statistics
-            .publish_errors
-            .count(outcome, records);
+        let errors = &self.0.context.statistics.publish_errors;
+        count_publish_errors(errors, outcome, records);
     }
 
     /// Counts messages from NATS that were meant for it and are not stored.
@@ -435,7 +437,7 @@ impl Partition {
             "{}/{} of {}: {text}",
             identity.stream, identity.number, identity.namespace
         );
-        self.0.shared.events.push(Event::Partition {
+        self.0.context.events.push(Event::Partition {
             incarnation: identity.incarnation,
             number: identity.number,
             change,

@@ -1,8 +1,7 @@
 //! Conditions of JetStream publishers, decided where the record is appended (`docs/decisions/jetstream-acks.md`).
-use super::message_ids::MessageIds;
+use super::message_ids::{MessageIds, hash_message_id};
 use super::writer::Writer;
 use super::{IncomingRecord, RejectReason};
-use crate::republish::marks::origin::hash_message_id;
 use bascule_wire::jetstream::{Control, MESSAGE_ID, Refusal};
 
 /// What a partition knows of message ids.

@@ -40,7 +40,7 @@ fn count_removed(
     let before = writer.log.removed();
     let done = work(&mut writer.log);
     let removed = writer.log.removed();
-    let statistics = &writer.partition.0.shared.statistics;
+    let statistics = &writer.partition.0.context.statistics;
     let counters = [
         (
             &statistics.retention_segments,
@@ -63,12 +63,12 @@ struct Running(Partition);
 
 impl Running {
     fn begin(partition: &Partition) -> Self {
-        partition.0.shared.statistics.compactions_open.add(1);
+        partition.0.context.statistics.compactions_open.add(1);
         Self(partition.clone())
     }
 
     fn end(self, outcome: &Result<CompactionReport, Error>) {
-        let statistics = &self.0.0.shared.statistics;
+        let statistics = &self.0.0.context.statistics;
         match outcome {
             Ok(report) => {
                 statistics.compaction_runs.add(u64::from(!report.cancelled));
@@ -84,7 +84,7 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        self.0.0.shared.statistics.compactions_open.sub(1);
+        self.0.0.context.statistics.compactions_open.sub(1);
     }
 }
 

@@ -7,7 +7,7 @@
 //! A failed sync or a panic in the task ends writing for good: appends are refused, an event says why, reads go on.
 mod append_budget;
 mod commit;
-mod copying;
+mod context;
 mod damage;
 mod decode_batch;
 mod handle;
@@ -15,15 +15,19 @@ mod incoming;
 mod jetstream;
 mod maintenance;
 mod message_ids;
+mod observer;
 mod produced;
+mod publish_errors;
 mod remember;
 mod spec;
+mod subscriber_hint;
 mod task;
 #[cfg(test)]
 mod tests;
 mod writer;
 
 pub(crate) use commit::now_ns;
+pub use context::PartitionContext;
 pub(crate) use damage::sentence as damage_sentence;
 pub(crate) use decode_batch::decode_batch;
 pub use handle::{EndReason, Partition, PartitionIdentity, PartitionStatus, Subscriber};
@@ -31,6 +35,8 @@ pub use incoming::{
     Append, AppendError, Committed, Done, IncomingRecord, Payload, RejectReason, Rejected,
 };
 pub(crate) use maintenance::cautious_now_ns;
-pub(crate) use message_ids::IdBudget;
 pub use message_ids::fuzz::message_ids as fuzz_message_ids;
-pub use spec::PartitionSpec;
+pub(crate) use message_ids::{IdBudget, message_id};
+pub use observer::{CommitObserver, CommittedAppend};
+pub(crate) use publish_errors::count_publish_errors;
+pub use spec::{NatsAcks, NatsCopy, PartitionSpec};

@@ -1,8 +1,7 @@
 //! Records of an idempotent producer: one batch of their own, stored whole, once, or not at all.
 use super::commit::{AppendReply, InFlight};
 use super::writer::Writer;
-use super::{AppendError, IncomingRecord, RejectReason, Rejected};
-use crate::nats::NatsCopy;
+use super::{AppendError, IncomingRecord, NatsCopy, RejectReason, Rejected};
 use bascule_log::Appended;
 use bascule_record::{BatchBuilder, BatchLimits, Producer};
 
@@ -28,7 +27,7 @@ impl Writer {
         records: Vec<IncomingRecord>,
         producer: Producer,
         reply: AppendReply,
-        copy: NatsCopy,
+        mode: NatsCopy,
     ) {
         self.seal();
         if let Some(error) = &self.broken {
@@ -48,7 +47,11 @@ impl Writer {
             Err(error) => return reply.answer(Err(error)),
         };
         let count = (records.len() - rejected.len()) as u32;
-        let records = self.partition.0.heard.to_copy(copy, records, &rejected);
+        let records = self
+            .partition
+            .0
+            .subscriber_hint
+            .keep(mode, records, &rejected);
         self.group.push(InFlight {
             reply,
             base_offset: appended.base_offset,
@@ -58,7 +61,7 @@ impl Writer {
             rejected,
             duplicate,
             refers_to: 0,
-            copy,
+            mode,
         });
     }
 

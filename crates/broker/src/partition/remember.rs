@@ -2,9 +2,8 @@
 use super::jetstream::Ids;
 use super::message_ids::{Snapshot, WINDOW_NS, link_before, recover};
 use super::task::Task;
-use super::{Partition, PartitionSpec, now_ns};
+use super::{NatsAcks, Partition, PartitionSpec, now_ns};
 use crate::events::PartitionChange;
-use crate::nats::NatsAcks;
 use bascule_log::LogReader;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -53,7 +52,7 @@ pub(super) fn read_ids(partition: &Partition, spec: &PartitionSpec, directory: &
         return Ids::Off;
     }
     let directory = spec.data_keys.is_empty().then_some(directory);
-    let budget = partition.0.shared.message_ids.clone();
+    let budget = partition.0.context.message_ids.clone();
     let reader = partition.reader();
     match recover(&reader, spec.log_identity(), directory, budget, now_ns()) {
         Ok(ids) => {

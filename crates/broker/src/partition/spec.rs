@@ -1,7 +1,6 @@
 //! Partition specs as they cross the seam (`specs/formats/seam.md`).
 use crate::encryption::{DataKeySpec, Masters};
-use crate::nats::{NatsAcks, NatsCopy};
-use crate::view::{CURSORS, DEFAULT_NAMESPACE};
+use crate::names::{CURSORS, DEFAULT_NAMESPACE};
 use bascule_log::{Compaction, Durability, Identity, LogOptions, Retention, Subject};
 use bascule_record::{BatchLimits, Codec};
 use bascule_wire::liftbridge::cursors;
@@ -94,6 +93,30 @@ pub enum CodecName {
     None,
     Lz4,
     Zstd,
+}
+
+/// What goes out on NATS after a direct publish was committed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum NatsCopy {
+    /// A Publish envelope with ack policy NONE.
+    #[default]
+    Envelope,
+    /// The bare value.
+    Value,
+    /// Nothing.
+    None,
+}
+
+/// How plain NATS messages are acknowledged.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum NatsAcks {
+    /// Not at all.
+    #[default]
+    Off,
+    /// As JetStream does.
+    Jetstream,
 }
 
 impl PartitionSpec {

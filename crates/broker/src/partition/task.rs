@@ -6,9 +6,8 @@ use super::commit::AppendReply;
 use super::jetstream::Ids;
 use super::remember::IdFile;
 use super::writer::Writer;
-use super::{EndReason, Partition, PartitionSpec, Payload, maintenance};
+use super::{EndReason, NatsAcks, Partition, PartitionSpec, Payload, maintenance};
 use crate::events::PartitionChange;
-use crate::nats::NatsAcks;
 use bascule_log::{Error, Log};
 use bascule_record::Producer;
 use futures_util::FutureExt;
@@ -52,7 +51,7 @@ pub(super) struct Flush {
 pub(super) struct Queued {
     pub payload: Payload,
     pub producer: Option<Producer>,
-    pub copy: bool,
+    pub republish: bool,
     pub reply: AppendReply,
 }
 impl std::fmt::Debug for Queued {
@@ -192,7 +191,7 @@ impl Task {
         for message in messages.drain(..) {
             match message {
                 Message::Append(queued) => {
-                    let statistics = &self.partition.0.shared.statistics;
+                    let statistics = &self.partition.0.context.statistics;
                     statistics.queue_wait.record(queued.reply.waited(now));
                     self.writer.take(*queued);
                 }

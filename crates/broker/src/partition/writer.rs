@@ -3,11 +3,10 @@ use super::commit::{AppendReply, InFlight, now_ns, settle};
 use super::jetstream::Ids;
 use super::task::{Flush, Queued};
 use super::{
-    AppendError, IncomingRecord, Partition, PartitionSpec, Payload, RejectReason, Rejected,
-    maintenance,
+    AppendError, IncomingRecord, NatsAcks, NatsCopy, Partition, PartitionSpec, Payload,
+    RejectReason, Rejected, maintenance,
 };
 use crate::events::PartitionChange;
-use crate::nats::{NatsAcks, NatsCopy};
 use bascule_log::{Appended, Error, Log};
 use bascule_record::{BatchBuilder, BuildError, HeaderEntry, RecordRef, SealedBatch};
 use std::borrow::Cow;
@@ -84,7 +83,7 @@ impl Writer {
     /// Takes over settings, between groups.
     pub fn configure(&mut self, spec: PartitionSpec) {
         self.builder = BatchBuilder::new(spec.batch_limits());
-        let masters = &self.partition.0.shared.masters;
+        let masters = &self.partition.0.context.masters;
         self.log.set_options(spec.log_options(masters));
         self.check_sealing();
         self.partition.set_readonly(spec.readonly);
@@ -129,17 +128,17 @@ impl Writer {
         }
         reply.otherwise(AppendError::Storage("the outcome is unknown".to_owned()));
         self.partition.0.received(self.timestamp);
-        let copy = if queued.copy {
+        let mode = if queued.republish {
             self.spec.nats_copy
         } else {
             NatsCopy::None
         };
         match queued.payload {
             Payload::Records(records) => match queued.producer {
-                None => self.take_records(records, reply, copy),
-                Some(producer) => self.take_produced(records, producer, reply, copy),
+                None => self.take_records(records, reply, mode),
+                Some(producer) => self.take_produced(records, producer, reply, mode),
             },
-            Payload::Sealed(batch) => self.take_sealed(batch, reply, copy),
+            Payload::Sealed(batch) => self.take_sealed(batch, reply, mode),
         }
     }
 
@@ -153,7 +152,7 @@ impl Writer {
         }
     }
 
-    fn take_records(&mut self, records: Vec<IncomingRecord>, reply: AppendReply, copy: NatsCopy) {
+    fn take_records(&mut self, records: Vec<IncomingRecord>, reply: AppendReply, mode: NatsCopy) {
         let base_offset = self.next_offset();
         let mut refers_to = 0;
         let mut rejected = Vec::new();
@@ -172,7 +171,11 @@ impl Writer {
             }
         }
         let count = (records.len() - rejected.len()) as u32;
-        let records = self.partition.0.heard.to_copy(copy, records, &rejected);
+        let records = self
+            .partition
+            .0
+            .subscriber_hint
+            .keep(mode, records, &rejected);
         self.group.push(InFlight {
             reply,
             base_offset,
@@ -182,7 +185,7 @@ impl Writer {
             rejected,
             duplicate: false,
             refers_to,
-            copy,
+            mode,
         });
     }
 
@@ -243,7 +246,7 @@ impl Writer {
         Ok(())
     }
 
-    fn take_sealed(&mut self, batch: SealedBatch, reply: AppendReply, copy: NatsCopy) {
+    fn take_sealed(&mut self, batch: SealedBatch, reply: AppendReply, mode: NatsCopy) {
         self.seal();
         if let Some(error) = &self.broken {
             return reply.answer(Err(error.clone()));
@@ -274,7 +277,7 @@ impl Writer {
             rejected: Vec::new(),
             duplicate,
             refers_to: 0,
-            copy,
+            mode,
         });
     }
 
@@ -293,14 +296,14 @@ impl Writer {
     pub(super) fn append(&mut self, batch: SealedBatch) -> Result<Appended, AppendError> {
         let (records, bytes) = (u64::from(batch.count()), batch.batch_bytes() as u64);
         let epoch = self.epoch.unwrap_or_default();
-        let statistics = &self.partition.0.shared.statistics;
+        let statistics = &self.partition.0.context.statistics;
         match self.log.append(batch, epoch, self.timestamp) {
             Ok(appended) => {
                 statistics.records_appended.add(records);
                 statistics.batches_appended.add(1);
                 statistics.bytes_appended.add(bytes);
                 self.appended_bytes += bytes;
-                self.partition.0.shared.space.stored();
+                self.partition.0.context.space.stored();
                 if self.full.is_some_and(|seen| seen.elapsed() >= FULL_PAUSE) {
                     self.full = None;
                     self.partition
@@ -320,7 +323,7 @@ impl Writer {
     fn refuse(&mut self, error: &Error) -> AppendError {
         match error {
             Error::Full { .. } => {
-                self.partition.0.shared.space.refused();
+                self.partition.0.context.space.refused();
                 if self.full.replace(Instant::now()).is_none() {
                     self.partition
                         .report(PartitionChange::Full, &error.to_string());

@@ -1,10 +1,8 @@
 //! What a copy looks like: on NATS, and to a listener of this broker.
+use super::marks::origin::{ORIGIN_HEADER, SEAL_HEADER};
+use super::marks::seal::Seal;
 use crate::nats::client::headers::without_blanks;
-use crate::nats::client::settings::NatsCopy;
-use crate::nats::session::Session;
-use crate::partition::{IncomingRecord, PartitionIdentity};
-use crate::republish::marks::origin::{ORIGIN_HEADER, SEAL_HEADER};
-use crate::republish::marks::seal::Seal;
+use crate::partition::{IncomingRecord, NatsCopy, PartitionIdentity};
 use bascule_wire::liftbridge::publish::{PublishFields, put_envelope_publish};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -33,13 +31,12 @@ pub(crate) struct CopyWriter {
 }
 
 impl CopyWriter {
-    pub(crate) fn new(identity: &PartitionIdentity, session: &Session) -> Self {
-        let cluster = &session.shared.cluster_id;
+    pub(crate) fn new(identity: &PartitionIdentity, cluster: &str, seal: &Arc<Seal>) -> Self {
         let comes_back = !identity.queue_group.is_empty();
         Self {
             stream: identity.stream.clone(),
             origin: format!("{cluster}/{}/{}/", identity.incarnation, identity.number),
-            seal: comes_back.then(|| session.seal.clone()),
+            seal: comes_back.then(|| seal.clone()),
             left_out: 0,
         }
     }

@@ -20,11 +20,11 @@ const PAUSE: Duration = Duration::from_millis(5);
 /// See [`PAUSE`].
 const MOST_PAUSE: Duration = Duration::from_millis(40);
 /// Without an answer for so long somebody listens. Too short only costs copies that nobody wanted.
-const PATIENCE: Duration = Duration::from_millis(50);
+const ANSWER_LIMIT: Duration = Duration::from_millis(50);
 /// While somebody listens, one copy in at least so many is a probe …
-const HEARD_COPIES: u64 = 1000;
+const SUBSCRIBED_COPIES: u64 = 1000;
 /// … and at most one in so long.
-const HEARD_PAUSE: Duration = Duration::from_millis(250);
+const SUBSCRIBED_PAUSE: Duration = Duration::from_millis(250);
 
 /// What to do with copies that wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,7 +48,7 @@ pub(crate) enum Answer {
 
 /// What is known.
 #[derive(Debug)]
-pub(crate) struct Interest {
+pub(crate) struct SubscriberInterest {
     state: State,
     /// How long not to ask after the next "nobody".
     pause: Duration,
@@ -57,66 +57,66 @@ pub(crate) struct Interest {
 
 #[derive(Debug)]
 enum State {
-    Nobody {
+    NoSubscriber {
         probe_from: Option<Instant>,
     },
     Probing {
         token: u64,
         until: Instant,
     },
-    Heard {
+    Subscribed {
         token: u64,
         probed: Instant,
         since: u64,
     },
 }
 
-impl Interest {
+impl SubscriberInterest {
     /// Nothing is known: the first copies are probed for.
     pub(crate) fn new() -> Self {
         Self {
-            state: State::Nobody { probe_from: None },
+            state: State::NoSubscriber { probe_from: None },
             pause: PAUSE,
             next_token: 1,
         }
     }
 
     /// Whether somebody listens, as far as is known.
-    pub(crate) fn is_heard(&self) -> bool {
-        matches!(self.state, State::Heard { .. })
+    pub(crate) fn is_subscribed(&self) -> bool {
+        matches!(self.state, State::Subscribed { .. })
     }
 
     /// What to do with `count` > 0 copies that wait now.
     pub(crate) fn step(&mut self, now: Instant, count: u64) -> Step {
         match &mut self.state {
-            State::Nobody {
+            State::NoSubscriber {
                 probe_from: Some(from),
             } if now < *from => Step::Wait(*from),
-            State::Nobody { .. } => {
+            State::NoSubscriber { .. } => {
                 let token = self.token();
                 self.state = State::Probing {
                     token,
-                    until: now + PATIENCE,
+                    until: now + ANSWER_LIMIT,
                 };
                 Step::Probe(token)
             }
             State::Probing { until, .. } if now < *until => Step::Wait(*until),
             State::Probing { token, .. } => {
                 self.pause = PAUSE;
-                self.state = State::Heard {
+                self.state = State::Subscribed {
                     token: *token,
                     probed: now,
                     since: count,
                 };
                 Step::Publish(None)
             }
-            State::Heard { since, probed, .. } => {
+            State::Subscribed { since, probed, .. } => {
                 *since += count;
-                if *since < HEARD_COPIES || now.duration_since(*probed) < HEARD_PAUSE {
+                if *since < SUBSCRIBED_COPIES || now.duration_since(*probed) < SUBSCRIBED_PAUSE {
                     return Step::Publish(None);
                 }
                 let token = self.token();
-                self.state = State::Heard {
+                self.state = State::Subscribed {
                     token,
                     probed: now,
                     since: 0,
@@ -132,11 +132,11 @@ impl Interest {
         match self.state {
             State::Probing { token: asked, .. } if asked == token => {
                 self.pause = (2 * self.pause).min(MOST_PAUSE);
-                self.state = State::Nobody { probe_from };
+                self.state = State::NoSubscriber { probe_from };
                 Answer::Skip
             }
-            State::Heard { token: asked, .. } if asked == token => {
-                self.state = State::Nobody { probe_from };
+            State::Subscribed { token: asked, .. } if asked == token => {
+                self.state = State::NoSubscriber { probe_from };
                 Answer::Nothing
             }
             _ => Answer::Nothing,
@@ -158,9 +158,12 @@ mod tests {
 
     #[test]
     fn nobody_is_asked_about_each_wave_of_copies_but_not_too_often() {
-        let (mut interest, start) = (Interest::new(), Instant::now());
+        let (mut interest, start) = (SubscriberInterest::new(), Instant::now());
         assert_eq!(interest.step(start, 5), Step::Probe(1));
-        assert_eq!(interest.step(start + MS, 5), Step::Wait(start + PATIENCE));
+        assert_eq!(
+            interest.step(start + MS, 5),
+            Step::Wait(start + ANSWER_LIMIT)
+        );
         assert_eq!(interest.on_nobody(start + MS, 1), Answer::Skip);
         assert_eq!(interest.step(start + MS, 5), Step::Wait(start + MS + PAUSE));
         assert_eq!(interest.step(start + MS + PAUSE, 5), Step::Probe(2));
@@ -168,8 +171,8 @@ mod tests {
 
     #[test]
     fn nobody_is_asked_less_and_less_often_until_somebody_listens() {
-        let (mut interest, mut now) = (Interest::new(), Instant::now());
-        let ask = |interest: &mut Interest, now: &mut Instant| {
+        let (mut interest, mut now) = (SubscriberInterest::new(), Instant::now());
+        let ask = |interest: &mut SubscriberInterest, now: &mut Instant| {
             let Step::Probe(token) = interest.step(*now, 1) else {
                 panic!("no probe");
             };
@@ -184,7 +187,7 @@ mod tests {
         let Step::Probe(token) = interest.step(now, 1) else {
             panic!("no probe");
         };
-        now += PATIENCE;
+        now += ANSWER_LIMIT;
         assert_eq!(interest.step(now, 1), Step::Publish(None));
         interest.on_nobody(now, token);
         now += PAUSE;
@@ -193,61 +196,61 @@ mod tests {
 
     #[test]
     fn silence_means_that_somebody_listens() {
-        let (mut interest, start) = (Interest::new(), Instant::now());
+        let (mut interest, start) = (SubscriberInterest::new(), Instant::now());
         assert_eq!(interest.step(start, 1), Step::Probe(1));
-        assert_eq!(interest.step(start + PATIENCE, 10), Step::Publish(None));
-        assert_eq!(interest.step(start + PATIENCE, 1), Step::Publish(None));
+        assert_eq!(interest.step(start + ANSWER_LIMIT, 10), Step::Publish(None));
+        assert_eq!(interest.step(start + ANSWER_LIMIT, 1), Step::Publish(None));
         // An answer that comes late tells of the time of the probe all the same: start asking again.
         assert_eq!(
-            interest.on_nobody(start + PATIENCE + MS, 1),
+            interest.on_nobody(start + ANSWER_LIMIT + MS, 1),
             Answer::Nothing
         );
         assert_eq!(
-            interest.step(start + PATIENCE + MS + PAUSE, 1),
+            interest.step(start + ANSWER_LIMIT + MS + PAUSE, 1),
             Step::Probe(2)
         );
     }
 
     #[test]
     fn while_somebody_listens_a_probe_needs_both_copies_and_time() {
-        let (mut interest, start) = (Interest::new(), Instant::now());
+        let (mut interest, start) = (SubscriberInterest::new(), Instant::now());
         interest.step(start, 1);
-        let heard = start + PATIENCE;
-        assert_eq!(interest.step(heard, 1), Step::Publish(None));
+        let subscribed = start + ANSWER_LIMIT;
+        assert_eq!(interest.step(subscribed, 1), Step::Publish(None));
         assert_eq!(
-            interest.step(heard + HEARD_PAUSE, 1),
+            interest.step(subscribed + SUBSCRIBED_PAUSE, 1),
             Step::Publish(None),
             "too few copies"
         );
         assert_eq!(
-            interest.step(heard + HEARD_PAUSE, HEARD_COPIES),
+            interest.step(subscribed + SUBSCRIBED_PAUSE, SUBSCRIBED_COPIES),
             Step::Publish(Some(2))
         );
         assert_eq!(
-            interest.step(heard + HEARD_PAUSE + MS, HEARD_COPIES),
+            interest.step(subscribed + SUBSCRIBED_PAUSE + MS, SUBSCRIBED_COPIES),
             Step::Publish(None),
             "too soon"
         );
         assert_eq!(
-            interest.on_nobody(heard + HEARD_PAUSE + 2 * MS, 2),
+            interest.on_nobody(subscribed + SUBSCRIBED_PAUSE + 2 * MS, 2),
             Answer::Nothing
         );
         assert_eq!(
-            interest.step(heard + HEARD_PAUSE + 2 * MS + PAUSE, 1),
+            interest.step(subscribed + SUBSCRIBED_PAUSE + 2 * MS + PAUSE, 1),
             Step::Probe(3)
         );
     }
 
     #[test]
     fn an_answer_to_an_older_probe_says_nothing() {
-        let (mut interest, start) = (Interest::new(), Instant::now());
+        let (mut interest, start) = (SubscriberInterest::new(), Instant::now());
         interest.step(start, 1);
         interest.on_nobody(start, 1);
         assert_eq!(interest.step(start + PAUSE, 1), Step::Probe(2));
         assert_eq!(interest.on_nobody(start + PAUSE, 1), Answer::Nothing);
         assert_eq!(
             interest.step(start + PAUSE, 1),
-            Step::Wait(start + PAUSE + PATIENCE)
+            Step::Wait(start + PAUSE + ANSWER_LIMIT)
         );
     }
 }

@@ -1,15 +1,16 @@
 //! Copies of one append while they wait: the records as they came in, or only where they are stored.
-use crate::budget::Reservation;
-use crate::nats::client::settings::NatsCopy;
-use crate::nats::session::Session;
-use crate::partition::{IncomingRecord, Partition};
+use crate::budget::{Budget, Reservation};
+use crate::partition::{IncomingRecord, NatsCopy, Partition};
+use crate::statistics::Statistics;
 use bascule_log::{LogReader, ReadError, ReadMode};
 use bascule_record::{Batch, Batches};
 use bascule_wire::subject::is_publish_subject;
 use bytes::Bytes;
 use std::borrow::Cow;
 use std::ops::Range;
+use std::sync::Arc;
 use std::time::Instant;
+use tokio::sync::mpsc;
 
 /// What a waiting record costs beside its bytes.
 const RECORD_OVERHEAD: usize = 256;
@@ -36,70 +37,98 @@ enum Source {
     Stored(usize),
 }
 
-/// See [`crate::nats::NatsLink::try_copy`].
-pub(crate) fn offer(
-    session: &Session,
-    partition: &Partition,
-    mode: NatsCopy,
-    base_offset: u64,
-    records: &[IncomingRecord],
-) {
-    let bytes = records
-        .iter()
-        .map(|record| {
-            RECORD_OVERHEAD + record.key.len() + record.value.as_ref().map_or(0, Bytes::len)
-        })
-        .sum();
-    queue(session, partition, mode, records.len(), bytes, |taken| {
-        RepublishJob {
-            partition: partition.clone(),
-            mode,
-            base_offset,
-            queued: Instant::now(),
-            source: Source::Given(records.to_vec()),
-            _reservation: taken,
-        }
-    });
+/// Jobs that wait for the republisher, bounded in bytes.
+pub(crate) struct RepublishJobs {
+    jobs: mpsc::UnboundedSender<RepublishJob>,
+    budget: Arc<Budget>,
+    statistics: Arc<Statistics>,
 }
 
-/// See [`crate::nats::NatsLink::try_copy_stored`].
-pub(crate) fn offer_stored(
-    session: &Session,
-    partition: &Partition,
-    mode: NatsCopy,
-    base_offset: u64,
-    count: u32,
-) {
-    let count = count as usize;
-    queue(session, partition, mode, count, RECORD_OVERHEAD, |taken| {
-        RepublishJob {
-            partition: partition.clone(),
-            mode,
-            base_offset,
-            queued: Instant::now(),
-            source: Source::Stored(count),
-            _reservation: taken,
-        }
-    });
-}
-
-fn queue(
-    session: &Session,
-    partition: &Partition,
-    mode: NatsCopy,
-    count: usize,
-    bytes: usize,
-    job: impl FnOnce(Reservation) -> RepublishJob,
-) {
-    // A stream on a wildcard gets no copies: the right to publish to it is not one on every subject that it matches, and
-    // the subject that a record names is its publisher's choice.
-    if mode == NatsCopy::None || count == 0 || !is_publish_subject(&partition.identity().subject) {
-        return;
+impl RepublishJobs {
+    /// An empty queue for at most `bytes`, and its end for the republisher.
+    pub(crate) fn new(
+        bytes: usize,
+        statistics: Arc<Statistics>,
+    ) -> (Self, mpsc::UnboundedReceiver<RepublishJob>) {
+        let (jobs, receiver) = mpsc::unbounded_channel();
+        let budget = Arc::new(Budget::new(bytes));
+        let queue = Self {
+            jobs,
+            budget,
+            statistics,
+        };
+        (queue, receiver)
     }
-    let job = session.copying.try_reserve(bytes).map(job);
-    if job.is_none_or(|job| session.copies.send(job).is_err()) {
-        let statistics = &session.shared.statistics;
-        statistics.nats_copies_dropped.add(count as u64);
+
+    /// Queues consecutive committed records; drops and counts them when they do not fit. Never blocks.
+    pub(crate) fn offer(
+        &self,
+        partition: &Partition,
+        mode: NatsCopy,
+        base_offset: u64,
+        records: Vec<IncomingRecord>,
+    ) {
+        let bytes = records
+            .iter()
+            .map(|record| {
+                RECORD_OVERHEAD + record.key.len() + record.value.as_ref().map_or(0, Bytes::len)
+            })
+            .sum();
+        self.push(partition, mode, base_offset, bytes, Source::Given(records));
+    }
+
+    /// As [`RepublishJobs::offer`] for `count` records that only the log holds: they are read from there once somebody
+    /// subscribes.
+    pub(crate) fn offer_stored(
+        &self,
+        partition: &Partition,
+        mode: NatsCopy,
+        base_offset: u64,
+        count: u32,
+    ) {
+        let source = Source::Stored(count as usize);
+        let bytes = RECORD_OVERHEAD;
+        self.push(partition, mode, base_offset, bytes, source);
+    }
+
+    fn push(
+        &self,
+        partition: &Partition,
+        mode: NatsCopy,
+        base_offset: u64,
+        bytes: usize,
+        source: Source,
+    ) {
+        let count = source.count();
+        // A stream on a wildcard is not republished: the right to publish to it is not one on every subject that it matches,
+        // and the subject that a record names is its publisher's choice.
+        let subject = &partition.identity().subject;
+        if mode == NatsCopy::None || count == 0 || !is_publish_subject(subject) {
+            return;
+        }
+        let job = self
+            .budget
+            .try_reserve(bytes)
+            .map(|reservation| RepublishJob {
+                partition: partition.clone(),
+                mode,
+                base_offset,
+                queued: Instant::now(),
+                source,
+                _reservation: reservation,
+            });
+        if job.is_none_or(|job| self.jobs.send(job).is_err()) {
+            self.statistics.nats_copies_dropped.add(count as u64);
+        }
+    }
+}
+
+impl Source {
+    fn count(&self) -> usize {
+        match self {
+            Self::Given(records) => records.len(),
+            Self::Stored(count) => *count,
+        }
     }
 }
 

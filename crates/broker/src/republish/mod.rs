@@ -1,11 +1,19 @@
-//! Copies of direct publishes on NATS, after commit, to whoever listens on the subject.
+//! Republishes direct publishes on NATS, after commit, for whoever is subscribed to the subject.
 //!
-//! * `republisher`: the task; `queue`: the copies of one partition; `job`: those of one append; `format`: what they look like.
-//! * `interest`: whether anybody listens.
-//! * `marks`: the headers by which a broker knows a copy, and its own ones.
-pub(crate) mod format;
-pub(crate) mod interest;
-pub(crate) mod job;
+//! * `observer`, `job`: what a partition committed, queued; `republisher`: the task that takes it from there.
+//! * `queue`: the records of one partition; `interest`, `answers`: whether anybody is subscribed; `format`: the messages.
+//! * `marks`: the headers by which brokers recognize a republished message, and their own ones.
+mod answers;
+mod context;
+mod format;
+mod interest;
+mod job;
 pub(crate) mod marks;
-pub(crate) mod queue;
-pub(crate) mod republisher;
+mod observer;
+mod queue;
+mod republisher;
+
+pub(crate) use answers::ProbeAnswers;
+pub(crate) use context::RepublishContext;
+pub(crate) use job::RepublishJobs;
+pub(crate) use republisher::run;

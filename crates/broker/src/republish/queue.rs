@@ -1,14 +1,13 @@
 //! The copies of one partition on their way out.
-use crate::ingest::nats::feed::{Feed, Group};
-use crate::ingest::nats::router::Router;
-use crate::nats::client::settings::NatsCopy;
+use super::context::RepublishContext;
+use super::format::{CopyWriter, as_received};
+use super::interest::{Answer, Step, SubscriberInterest};
+use super::job::RepublishJob;
+use super::marks::probe::probe_name;
+use crate::ingest::nats::{Feed, Group};
 use crate::nats::client::{Client, Publish};
-use crate::nats::session::Session;
+use crate::partition::NatsCopy;
 use crate::partition::{IncomingRecord, Partition};
-use crate::republish::format::{CopyWriter, as_received};
-use crate::republish::interest::{Answer, Interest, Step};
-use crate::republish::job::RepublishJob;
-use crate::republish::republisher::probe_name;
 use bytes::Bytes;
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -23,10 +22,10 @@ const CHUNK_RECORDS: usize = 1024;
 /// See the module.
 pub(crate) struct RepublishQueue {
     pub(crate) partition: Partition,
-    /// Subject of every copy: the partition's own.
+    /// Subject of every message: the partition's own.
     subject: Arc<str>,
     writer: CopyWriter,
-    interest: Interest,
+    interest: SubscriberInterest,
     /// Behind a probe that is under way.
     covered: VecDeque<Copies>,
     /// Committed after that probe.
@@ -56,13 +55,13 @@ impl Copies {
 }
 
 impl RepublishQueue {
-    pub(crate) fn new(partition: &Partition, session: &Session) -> Self {
+    pub(crate) fn new(partition: &Partition, context: &RepublishContext) -> Self {
         let identity = partition.identity();
         Self {
             partition: partition.clone(),
             subject: Arc::from(identity.subject.as_str()),
-            writer: CopyWriter::new(identity, session),
-            interest: Interest::new(),
+            writer: CopyWriter::new(identity, &context.ingest.cluster_id, &context.ingest.seal),
+            interest: SubscriberInterest::new(),
             covered: VecDeque::new(),
             waiting: VecDeque::new(),
             planned: None,
@@ -80,13 +79,13 @@ impl RepublishQueue {
     }
 
     /// Whether neither this broker nor NATS has a listener that is known.
-    pub(crate) fn is_unheard(&self) -> bool {
+    pub(crate) fn has_no_subscriber(&self) -> bool {
         self.left() > 0 && self.listeners.as_ref().is_none_or(Vec::is_empty)
     }
 
     /// Whether this broker or NATS has a listener that is known.
-    pub(crate) fn is_heard(&self) -> bool {
-        self.interest.is_heard() || self.listeners.as_ref().is_some_and(|all| !all.is_empty())
+    pub(crate) fn is_subscribed(&self) -> bool {
+        self.interest.is_subscribed() || self.listeners.as_ref().is_some_and(|all| !all.is_empty())
     }
 
     /// What to do now; `None` when nothing waits.
@@ -98,17 +97,17 @@ impl RepublishQueue {
     }
 
     /// Nobody received the probe with this token: those that it stands for are wanted by nobody.
-    pub(crate) fn on_nobody(&mut self, session: &Session, token: u64) {
+    pub(crate) fn on_nobody(&mut self, context: &RepublishContext, token: u64) {
         if self.interest.on_nobody(Instant::now(), token) == Answer::Skip {
             let skipped = self.covered.drain(..).map(|copies| copies.left()).sum();
-            session.shared.statistics.nats_copies_skipped.add(skipped);
+            context.ingest.statistics.nats_copies_skipped.add(skipped);
         }
     }
 
     /// Gives up everything: NATS is away.
-    pub(crate) fn drop_all(&mut self, session: &Session) {
-        session
-            .shared
+    pub(crate) fn drop_all(&mut self, context: &RepublishContext) {
+        context
+            .ingest
             .statistics
             .nats_copies_dropped
             .add(self.left());
@@ -117,29 +116,24 @@ impl RepublishQueue {
     }
 
     /// Hands the copies to this broker's other listeners.
-    pub(crate) async fn feed_local(
-        &mut self,
-        session: &Arc<Session>,
-        router: &Router,
-        job: &RepublishJob,
-    ) {
+    pub(crate) async fn feed_local(&mut self, context: &RepublishContext, job: &RepublishJob) {
         let incarnation = self.partition.identity().incarnation;
         let listeners = self
             .listeners
-            .get_or_insert_with(|| router.listeners(&self.subject, incarnation));
+            .get_or_insert_with(|| context.router.listeners(&self.subject, incarnation));
         if listeners.is_empty() {
             return;
         }
         for chunk in chunks(0..job.count()) {
             let records = job.records(chunk).await;
-            push_to(session, listeners, &self.subject, job, &records);
+            push_to(context, listeners, &self.subject, job, &records);
         }
     }
 
     /// Publishes all that waits; the first as a probe when there is a token.
     pub(crate) async fn publish_all(
         &mut self,
-        session: &Session,
+        context: &RepublishContext,
         client: &Client,
         mut token: Option<u64>,
     ) {
@@ -149,23 +143,28 @@ impl RepublishQueue {
             .or_else(|| self.waiting.pop_front())
         {
             if let Some(token) = token.take() {
-                self.publish(session, client, &job, start..start + 1, Some(token))
+                self.publish(context, client, &job, start..start + 1, Some(token))
                     .await;
                 start += 1;
             }
-            self.publish(session, client, &job, start..job.count(), None)
+            self.publish(context, client, &job, start..job.count(), None)
                 .await;
         }
     }
 
     /// Publishes the first that waits as a probe, for all that wait now.
-    pub(crate) async fn publish_probe(&mut self, session: &Session, client: &Client, token: u64) {
+    pub(crate) async fn publish_probe(
+        &mut self,
+        context: &RepublishContext,
+        client: &Client,
+        token: u64,
+    ) {
         self.covered.append(&mut self.waiting);
         let Some(mut copies) = self.covered.pop_front() else {
             return;
         };
         self.publish(
-            session,
+            context,
             client,
             &copies.job,
             copies.start..copies.start + 1,
@@ -181,16 +180,16 @@ impl RepublishQueue {
     /// Publishes some records of a job; with a token as a probe.
     async fn publish(
         &mut self,
-        session: &Session,
+        context: &RepublishContext,
         client: &Client,
         job: &RepublishJob,
         range: Range<usize>,
         token: Option<u64>,
     ) {
-        let statistics = &session.shared.statistics;
+        let statistics = &context.ingest.statistics;
         let incarnation = self.partition.identity().incarnation;
         let probe = token.map(|token| probe_name(incarnation, token));
-        let reply = probe.map(|name| format!("{}.{name}", session.inbox));
+        let reply = probe.map(|name| format!("{}.{name}", context.probe_inbox));
         let reply = reply.as_deref().unwrap_or_default();
         let mut buffer = Vec::new();
         for chunk in chunks(range) {
@@ -261,7 +260,7 @@ fn chunks(range: Range<usize>) -> impl Iterator<Item = Range<usize>> {
 /// Gives listeners what they would have received of the copies of 1 to [`CHUNK_RECORDS`] records. Those that came after
 /// the commit do not listen to the past: a stream that was deleted leaves nothing in its successor.
 fn push_to(
-    session: &Arc<Session>,
+    context: &RepublishContext,
     listeners: &[Arc<Feed>],
     subject: &str,
     job: &RepublishJob,
@@ -286,7 +285,7 @@ fn push_to(
     for listener in listeners {
         let acks = Vec::new();
         listener.push(
-            session,
+            &context.ingest,
             Group {
                 records: records.clone(),
                 acks,

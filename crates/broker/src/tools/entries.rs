@@ -1,6 +1,6 @@
 //! The metadata of a data directory that no broker uses: snapshot and entries, as the control plane replays them.
 use super::place::Target;
-use crate::engine::EngineError;
+use crate::engine::error::EngineError;
 use crate::metadata;
 use bascule_log::integrity::{self, BatchView, LogView, SegmentView};
 use bascule_log::{Identity, OsStorage};

@@ -5,7 +5,8 @@ mod entries;
 mod place;
 mod report;
 
-use crate::engine::{EngineError, missing_partitions, was_created};
+use crate::engine::directory::{missing_partitions, was_created};
+use crate::engine::error::EngineError;
 use crate::metadata;
 use bascule_log::integrity::{
     self, Action, Damage, Finding, RepairOptions, Verified, WalOnlyRange, WalVerified,

@@ -1,6 +1,7 @@
 //! Which logs a path means, and that no broker uses them.
 use super::report;
-use crate::engine::{EngineError, check_manifest, lock_existing};
+use crate::engine::directory::{check_manifest, lock_existing};
+use crate::engine::error::EngineError;
 use bascule_log::{Identity, WalOptions};
 use bascule_wire::ErrorCode;
 use serde_json::Value;

@@ -1,12 +1,11 @@
 //! The thread that looks at the event loop, and at the signals that the process gets.
 use super::{EventLoop, WatchSettings, line};
-use crate::context::SharedRef;
-use crate::events::Level;
+use crate::events::{Events, Level};
 use rustix::process::{Signal, getpid, kill_process};
 use std::io::{self, Read};
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::net::UnixStream;
-use std::sync::Weak;
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 /// Between two looks …
@@ -58,7 +57,8 @@ impl Watchdog {
     /// # Errors
     /// When the system gives no sockets or no thread.
     pub fn start(
-        shared: SharedRef,
+        events: Arc<Events>,
+        event_loop: Arc<EventLoop>,
         settings: WatchSettings,
         engine: Weak<impl Stop>,
     ) -> io::Result<Self> {
@@ -68,9 +68,10 @@ impl Watchdog {
             end.set_nonblocking(true)?;
         }
         stacks_in.set_read_timeout(Some(STACK_QUIET))?;
-        shared.event_loop.beat();
+        event_loop.beat();
         let watch = Watch {
-            shared,
+            events,
+            event_loop,
             settings,
             engine,
             signals: signals_in,
@@ -94,7 +95,8 @@ impl Watchdog {
 }
 
 struct Watch<S> {
-    shared: SharedRef,
+    events: Arc<Events>,
+    event_loop: Arc<EventLoop>,
     settings: WatchSettings,
     engine: Weak<S>,
     signals: UnixStream,
@@ -134,7 +136,7 @@ impl<S: Stop> Watch<S> {
     }
 
     fn event_loop(&self) -> &EventLoop {
-        &self.shared.event_loop
+        &self.event_loop
     }
 
     fn silence(&self) -> Duration {
@@ -153,8 +155,7 @@ impl<S: Stop> Watch<S> {
                 self.reported = Duration::ZERO;
                 self.event_loop().set_blocked(false);
                 let text = "the event loop of the control plane runs again".to_owned();
-                self.shared
-                    .events
+                self.events
                     .log(Level::Warning, "watchdog", text, serde_json::json!({}));
             }
             return;
@@ -175,10 +176,7 @@ impl<S: Stop> Watch<S> {
         let fields = serde_json::json!({"silent_ms": self.silence().as_millis()});
         match self.settings.log {
             Some(style) => line::write(style, &text, &fields, stack),
-            None => self
-                .shared
-                .events
-                .log(Level::Error, "watchdog", text, fields),
+            None => self.events.log(Level::Error, "watchdog", text, fields),
         }
     }
 

@@ -15,7 +15,9 @@ use bascule_broker::context::{Shared, SharedRef};
 use bascule_broker::events::Event;
 use bascule_broker::limits::Limits;
 use bascule_broker::nats::NatsSettings;
-use bascule_broker::partition::{Partition, PartitionSpec};
+use bascule_broker::partition::{
+    CommitObserver as _, CommittedAppend, IncomingRecord, NatsCopy, Partition, PartitionSpec,
+};
 use bascule_log::{GroupCommitter, ReadMode};
 use bascule_record::{Batch, Batches, HeaderEntry};
 use bascule_wire::envelope::{MessageType, open};
@@ -225,7 +227,7 @@ impl TestBroker {
     }
 
     pub async fn connect(&self, settings: NatsSettings) {
-        self.shared.nats.connect(&self.shared, settings);
+        self.shared.nats.connect(settings);
         until("connected", || self.shared.nats.is_connected()).await;
     }
 
@@ -267,7 +269,7 @@ impl TestBroker {
     pub fn open(&self, stream: &Stream) -> TestPartition {
         let directory = self.directory.path().join(stream.incarnation.to_string());
         let (partition, _) = Partition::open(
-            &self.shared,
+            &self.shared.partitions,
             stream.spec(),
             &directory,
             &self.committer,
@@ -277,6 +279,25 @@ impl TestBroker {
         partition.lead(1);
         TestPartition(partition)
     }
+}
+
+/// Reports committed records with offsets from `base_offset`, as a partition does for direct publishes.
+pub fn republish(
+    broker: &TestBroker,
+    partition: &TestPartition,
+    mode: NatsCopy,
+    base_offset: u64,
+    records: &[IncomingRecord],
+) {
+    let append = CommittedAppend {
+        mode,
+        base_offset,
+        count: records.len() as u32,
+        records,
+        rejected: &[],
+    };
+    let nats = &broker.shared.nats;
+    nats.on_commit(&partition.0, &mut std::iter::once(append));
 }
 
 /// What a test says of a stream with one partition.

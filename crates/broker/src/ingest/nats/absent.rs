@@ -1,7 +1,7 @@
 //! Partitions that are paused: nothing is stored for them, and what arrives meanwhile is counted.
-use crate::ingest::nats::losses::{Loss, Losses};
-use crate::nats::connections::report::Unstored;
-use crate::nats::session::Session;
+use super::context::IngestContext;
+use super::losses::{Loss, Losses};
+use crate::nats::connections::Unstored;
 use crate::partition::Partition;
 use std::sync::Arc;
 
@@ -54,7 +54,11 @@ impl Absent {
     }
 
     /// Counts the messages on these subjects that would have been its own; an empty one is the partition's.
-    pub(crate) fn miss<'a>(&self, session: &Session, subjects: impl Iterator<Item = &'a [u8]>) {
+    pub(crate) fn miss<'a>(
+        &self,
+        context: &IngestContext,
+        subjects: impl Iterator<Item = &'a [u8]>,
+    ) {
         let place = &self.place;
         let is_own = |subject: &&[u8]| {
             let subject = if subject.is_empty() {
@@ -67,10 +71,10 @@ impl Absent {
         };
         let messages = subjects.filter(is_own).count() as u64;
         if messages > 0 {
-            session.shared.statistics.nats_dropped.add(messages);
+            context.statistics.nats_dropped.add(messages);
             self.losses.add(Loss::Paused, messages);
             let name = format!("{} {}", place.name, Loss::Paused.sentence());
-            let reporter = &session.reporter;
+            let reporter = &context.reporter;
             reporter.unstored(Unstored::Partition, messages, name);
         }
     }

@@ -2,17 +2,20 @@
 //!
 //! A committer only queues; one task encodes and publishes, in the order of commits, so acks of a partition go out in
 //! offset order. Whatever cannot go out is counted: the publisher sees a timeout and may publish again.
-use crate::nats::client::Publish;
-use crate::nats::session::Session;
+use crate::nats::client::{NatsSettings, Publish};
+use crate::nats::connections::{ConnectionPair, Role};
 use crate::partition::{Committed, Partition, RejectReason, Rejected};
+use crate::statistics::Statistics;
 use bascule_record::planted;
 use bascule_wire::envelope::{self, MessageType};
 use bascule_wire::liftbridge::acks::{AckFields, AckTemplate};
 use bascule_wire::subject::is_publish_subject;
 use bytes::Bytes;
 use std::sync::Arc;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 
+/// Most appends whose acks wait to be sent.
+const ACK_QUEUE: usize = 4096;
 const LEADER: i32 = 0;
 const ALL: i32 = 1;
 const OK: i32 = 0;
@@ -58,17 +61,6 @@ impl AckJob {
             commit_timestamp,
             rejected: committed.rejected.clone(),
             acks,
-        }
-    }
-
-    /// Queues them. Never blocks.
-    pub(crate) fn queue(self, session: &Session) {
-        if let Err(error) = session.acks.try_send(self) {
-            session
-                .shared
-                .statistics
-                .nats_acks_withheld
-                .add(error.into_inner().acks.len() as u64);
         }
     }
 
@@ -118,67 +110,103 @@ impl AckJob {
     }
 }
 
-/// Sends acks until the session closes, then those that are still queued.
-pub(crate) async fn run(session: Arc<Session>, mut jobs: mpsc::Receiver<AckJob>) {
-    let mut closing = session.closing();
-    let mut templates = Templates::default();
-    loop {
-        tokio::select! {
-            job = jobs.recv() => match job {
-                Some(job) => send(&session, &mut templates, &job).await,
-                None => return,
-            },
-            // The sender lives in the session, which this task holds.
-            _ = closing.changed() => jobs.close(),
+/// Acks that wait to be sent.
+pub(crate) struct AckQueue {
+    jobs: mpsc::Sender<AckJob>,
+    statistics: Arc<Statistics>,
+}
+
+impl AckQueue {
+    /// An empty queue, and its end for [`AckSender::run`].
+    pub(crate) fn new(statistics: Arc<Statistics>) -> (Self, mpsc::Receiver<AckJob>) {
+        let (jobs, receiver) = mpsc::channel(ACK_QUEUE);
+        (Self { jobs, statistics }, receiver)
+    }
+
+    /// Queues acks; those that do not fit are counted as withheld. Never blocks.
+    pub(crate) fn push(&self, job: AckJob) {
+        if let Err(error) = self.jobs.try_send(job) {
+            let withheld = error.into_inner().acks.len() as u64;
+            self.statistics.nats_acks_withheld.add(withheld);
         }
     }
 }
 
-async fn send(session: &Session, templates: &mut Templates, job: &AckJob) {
-    let statistics = &session.shared.statistics;
-    let mut encoded = Vec::new();
-    let mut message = Vec::new();
-    let mut ends = Vec::with_capacity(job.acks.len());
-    for (ack, fields) in job.outcomes() {
-        let Some(inbox) = allowed_inbox(session, &ack.inbox) else {
-            statistics.nats_acks_withheld.add(1);
-            continue;
-        };
-        message.clear();
-        templates
-            .of(&job.partition, &ack.subject)
-            .put_ack(&mut message, &fields);
-        envelope::put(&mut encoded, MessageType::Ack, &message, false);
-        ends.push((inbox, encoded.len()));
-    }
-    let mut start = 0;
-    for (inbox, end) in ends {
-        let sent = match session.streams.client() {
-            Some(client) => {
-                let message = Publish {
-                    subject: inbox,
-                    payload: encoded.get(start..end).unwrap_or_default(),
-                    ..Publish::default()
-                };
-                client.publish(message).await.is_ok()
+/// Publishes acks.
+pub(crate) struct AckSender {
+    pub(crate) connections: Arc<ConnectionPair>,
+    pub(crate) statistics: Arc<Statistics>,
+    pub(crate) settings: Arc<NatsSettings>,
+    /// Prefix of internal NATS subjects.
+    pub(crate) namespace: String,
+}
+
+impl AckSender {
+    /// Sends acks until the session closes, then those that are still queued.
+    pub(crate) async fn run(
+        self,
+        mut jobs: mpsc::Receiver<AckJob>,
+        mut closing: watch::Receiver<bool>,
+    ) {
+        let mut templates = Templates::default();
+        loop {
+            tokio::select! {
+                job = jobs.recv() => match job {
+                    Some(job) => self.send(&mut templates, &job).await,
+                    None => return,
+                },
+                // Also when the session was dropped.
+                _ = closing.changed() => jobs.close(),
             }
-            None => false,
-        };
-        if sent {
-            statistics.nats_acks_sent.add(1);
-        } else {
-            statistics.nats_acks_withheld.add(1);
         }
-        start = end;
     }
-}
 
-/// The inbox as a subject when an ack may go there.
-fn allowed_inbox<'a>(session: &Session, inbox: &'a Bytes) -> Option<&'a str> {
-    let subject = std::str::from_utf8(inbox).ok()?;
-    let namespace = &session.shared.namespace;
-    let allowed = is_publish_subject(subject) && session.settings.is_ack_inbox(namespace, subject);
-    (allowed || planted::is(28)).then_some(subject)
+    async fn send(&self, templates: &mut Templates, job: &AckJob) {
+        let statistics = &self.statistics;
+        let mut encoded = Vec::new();
+        let mut message = Vec::new();
+        let mut ends = Vec::with_capacity(job.acks.len());
+        for (ack, fields) in job.outcomes() {
+            let Some(inbox) = self.allowed_inbox(&ack.inbox) else {
+                statistics.nats_acks_withheld.add(1);
+                continue;
+            };
+            message.clear();
+            templates
+                .of(&job.partition, &ack.subject)
+                .put_ack(&mut message, &fields);
+            envelope::put(&mut encoded, MessageType::Ack, &message, false);
+            ends.push((inbox, encoded.len()));
+        }
+        let mut start = 0;
+        for (inbox, end) in ends {
+            let sent = match self.connections.client(Role::Streams) {
+                Some(client) => {
+                    let message = Publish {
+                        subject: inbox,
+                        payload: encoded.get(start..end).unwrap_or_default(),
+                        ..Publish::default()
+                    };
+                    client.publish(message).await.is_ok()
+                }
+                None => false,
+            };
+            if sent {
+                statistics.nats_acks_sent.add(1);
+            } else {
+                statistics.nats_acks_withheld.add(1);
+            }
+            start = end;
+        }
+    }
+
+    /// The inbox as a subject when an ack may go there.
+    fn allowed_inbox<'a>(&self, inbox: &'a Bytes) -> Option<&'a str> {
+        let subject = std::str::from_utf8(inbox).ok()?;
+        let allowed =
+            is_publish_subject(subject) && self.settings.is_ack_inbox(&self.namespace, subject);
+        (allowed || planted::is(28)).then_some(subject)
+    }
 }
 
 /// The template for the partition and subject seen last: consecutive acks nearly always share it.

@@ -1,5 +1,5 @@
 //! Copies the records of a group out of the buffers that they were read into, so that what waits keeps only its own bytes.
-use crate::ingest::nats::feed::Group;
+use super::group::Group;
 use bytes::{Bytes, BytesMut};
 
 /// One allocation of exactly the size of all parts.

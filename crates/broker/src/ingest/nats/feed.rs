@@ -3,62 +3,21 @@
 //!
 //! Each source (a subscription, the copier) pushes from one task, and its order is kept: while anything waits in the
 //! backlog, everything goes through it.
+use super::acks::{AckJob, PendingAck};
+use super::context::IngestContext;
+use super::detach;
+use super::group::Group;
+use super::losses::{Loss, Losses};
+use super::publish_acks::PublishAcks;
 use crate::budget::Reservation;
-use crate::ingest::nats::acks::{AckJob, PendingAck};
-use crate::ingest::nats::detach;
-use crate::ingest::nats::losses::{Loss, Losses};
-use crate::ingest::nats::publish_acks::PublishAcks;
-use crate::nats::connections::report::{Unstored, partition_name};
-use crate::nats::session::Session;
+use crate::nats::connections::{Unstored, partition_name};
 use crate::partition::{
-    Append, AppendError, Committed, Done, EndReason, IncomingRecord, Partition, Payload,
-    RejectReason,
+    Append, AppendError, Committed, Done, EndReason, Partition, Payload, RejectReason,
 };
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 use tokio::sync::mpsc;
-
-/// What a waiting record occupies beside its bytes, about, and each of its headers.
-const RECORD_OVERHEAD: usize = 256;
-const HEADER_OVERHEAD: usize = size_of::<(bytes::Bytes, bytes::Bytes)>();
-
-/// Records that go into one append, 1 to 1,024 of them.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Group {
-    pub(crate) records: Vec<IncomingRecord>,
-    /// Ascending by index into `records`.
-    pub(crate) acks: Vec<PendingAck>,
-    /// Bytes of the records as received, headers included.
-    pub(crate) bytes: usize,
-}
-
-impl Group {
-    /// Leaves out the records that `wanted` does not want, and their acks.
-    pub(crate) fn keep(&mut self, mut wanted: impl FnMut(&IncomingRecord) -> bool) {
-        let mut acks = std::mem::take(&mut self.acks).into_iter().peekable();
-        let mut kept = Vec::with_capacity(self.records.len());
-        self.bytes = 0;
-        for (index, record) in (0u32..).zip(std::mem::take(&mut self.records)) {
-            let ack = acks.next_if(|ack| ack.index == index);
-            if wanted(&record) {
-                self.acks.extend(ack.map(|ack| PendingAck {
-                    index: kept.len() as u32,
-                    ..ack
-                }));
-                self.bytes += record.received_bytes as usize;
-                kept.push(record);
-            }
-        }
-        self.records = kept;
-    }
-
-    /// What it occupies while it waits, about.
-    pub(crate) fn waiting_bytes(&self) -> usize {
-        let headers: usize = self.records.iter().map(|record| record.headers.len()).sum();
-        self.bytes + RECORD_OVERHEAD * self.records.len() + HEADER_OVERHEAD * headers
-    }
-}
 
 /// Feeds one partition. Dropping it ends the feeding once the backlog is empty.
 pub(crate) struct Feed {
@@ -123,7 +82,7 @@ impl Feed {
     }
 
     /// Appends a group, now or when there is room. Never blocks; what does not fit is dropped, counted and reported.
-    pub(crate) fn push(&self, session: &Arc<Session>, mut group: Group) {
+    pub(crate) fn push(&self, context: &Arc<IngestContext>, mut group: Group) {
         if !self.takes_all() {
             let own = self.partition.identity().subject.as_bytes();
             group.keep(|record| {
@@ -135,7 +94,7 @@ impl Feed {
                 return;
             }
         }
-        if session.is_pressed() {
+        if context.connections.is_pressed() {
             detach::detach(&mut group);
         }
         let waiting_bytes = group.waiting_bytes();
@@ -146,7 +105,7 @@ impl Feed {
             payload: Payload::Records(records),
             producer: None,
             republish: false,
-            done: self.answer(session.clone(), acks, publish_acks, count),
+            done: self.answer(context.clone(), acks, publish_acks, count),
         };
         if self.waiting.load(Ordering::Acquire) == 0 {
             match self.partition.try_append(append) {
@@ -154,7 +113,7 @@ impl Feed {
                 Err(refused) => append = refused,
             }
         }
-        let Some(reservation) = session.pending.try_reserve(waiting_bytes) else {
+        let Some(reservation) = context.pending.try_reserve(waiting_bytes) else {
             return refuse_busy(append);
         };
         self.waiting.fetch_add(1, Ordering::AcqRel);
@@ -169,33 +128,33 @@ impl Feed {
     }
 
     /// Counts and reports messages that are not stored.
-    pub(crate) fn lost(&self, session: &Session, loss: Loss, messages: u64) {
-        lost(session, &self.partition, &self.losses, loss, messages);
+    pub(crate) fn lost(&self, context: &IngestContext, loss: Loss, messages: u64) {
+        lost(context, &self.partition, &self.losses, loss, messages);
     }
 
     /// What happens when the append is committed or refused.
     fn answer(
         &self,
-        session: Arc<Session>,
+        context: Arc<IngestContext>,
         acks: Vec<PendingAck>,
         publish_acks: PublishAcks,
         count: u64,
     ) -> Done {
         let (partition, losses) = (self.partition.clone(), self.losses.clone());
         Box::new(move |outcome| {
-            publish_acks.answer(&session, &outcome);
+            publish_acks.answer(&context.publish_acks, &outcome);
             partition.count_publish_errors(&outcome, count as usize);
             match outcome {
                 Ok(committed) => {
                     let stored = u64::from(committed.count);
-                    session.shared.statistics.nats_stored.add(stored);
-                    count_rejected(&session, &partition, &losses, &committed);
+                    context.statistics.nats_stored.add(stored);
+                    count_rejected(&context, &partition, &losses, &committed);
                     if !acks.is_empty() {
-                        AckJob::new(partition, &committed, acks).queue(&session);
+                        context.acks.push(AckJob::new(partition, &committed, acks));
                     }
                 }
                 // A publisher that wanted Liftbridge's ack gets none and tries again.
-                Err(error) => lost(&session, &partition, &losses, loss_of(&error), count),
+                Err(error) => lost(&context, &partition, &losses, loss_of(&error), count),
             }
         })
     }
@@ -218,15 +177,15 @@ fn loss_of(error: &AppendError) -> Loss {
 
 /// Single records that were refused. Who expects an offset is answered with an ack, and counted nowhere else.
 fn count_rejected(
-    session: &Session,
+    context: &IngestContext,
     partition: &Partition,
     losses: &Losses,
     committed: &Committed,
 ) {
     for rejected in &committed.rejected {
         match rejected.reason {
-            RejectReason::TooLarge => lost(session, partition, losses, Loss::TooLarge, 1),
-            RejectReason::Encryption => lost(session, partition, losses, Loss::Other, 1),
+            RejectReason::TooLarge => lost(context, partition, losses, Loss::TooLarge, 1),
+            RejectReason::Encryption => lost(context, partition, losses, Loss::Other, 1),
             // Duplicates are stored already; refused ones are counted with their acks.
             _ => {}
         }
@@ -234,8 +193,14 @@ fn count_rejected(
 }
 
 /// Counts and reports messages for a partition that are not stored.
-fn lost(session: &Session, partition: &Partition, losses: &Losses, loss: Loss, messages: u64) {
-    session.shared.statistics.nats_dropped.add(messages);
+fn lost(
+    context: &IngestContext,
+    partition: &Partition,
+    losses: &Losses,
+    loss: Loss,
+    messages: u64,
+) {
+    context.statistics.nats_dropped.add(messages);
     partition.count_nats_dropped(messages);
     losses.add(loss, messages);
     let name = partition_name(partition);
@@ -243,7 +208,7 @@ fn lost(session: &Session, partition: &Partition, losses: &Losses, loss: Loss, m
         Loss::Overload => (Unstored::Overload, name),
         other => (Unstored::Partition, format!("{name} {}", other.sentence())),
     };
-    session.reporter.unstored(why, messages, name);
+    context.reporter.unstored(why, messages, name);
 }
 
 async fn hand_over(

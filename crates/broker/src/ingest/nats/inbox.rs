@@ -1,16 +1,16 @@
 //! From a subscription to groups of records: recognised, handed to everyone who listens.
-use crate::ingest::nats::acks::PendingAck;
-use crate::ingest::nats::feed::Group;
-use crate::ingest::nats::losses::Loss;
-use crate::ingest::nats::router::Route;
+use super::acks::PendingAck;
+use super::context::IngestContext;
+use super::group::Group;
+use super::losses::Loss;
+use super::route::Route;
 use crate::nats::client::headers;
 use crate::nats::client::{Inbox, Message};
-use crate::nats::connections::connection::Role;
-use crate::nats::connections::report::Unstored;
-use crate::nats::session::Session;
-use crate::partition::IncomingRecord;
+use crate::nats::connections::Role;
+use crate::nats::connections::Unstored;
+use crate::partition::{IncomingRecord, message_id};
 use crate::republish::marks::origin;
-use crate::republish::republisher::is_probe;
+use crate::republish::marks::probe::is_probe;
 use bascule_wire::envelope::{self, Recognised};
 use bascule_wire::liftbridge::publish::MAX_HEADERS;
 use bytes::Bytes;
@@ -21,14 +21,14 @@ const SHOWN: usize = 128;
 
 /// Feeds the partitions of a route from its subscription.
 pub(crate) struct RouteInbox {
-    session: Arc<Session>,
+    context: Arc<IngestContext>,
     route: Arc<Route>,
 }
 
 impl RouteInbox {
-    pub(crate) fn new(session: &Arc<Session>, route: &Arc<Route>) -> Self {
+    pub(crate) fn new(context: &Arc<IngestContext>, route: &Arc<Route>) -> Self {
         Self {
-            session: session.clone(),
+            context: context.clone(),
             route: route.clone(),
         }
     }
@@ -36,7 +36,7 @@ impl RouteInbox {
 
 impl Inbox for RouteInbox {
     fn take(&self, messages: &mut Vec<Message>) {
-        deliver(&self.session, &self.route, messages);
+        deliver(&self.context, &self.route, messages);
     }
 
     fn on_denied(&self, text: &str) {
@@ -46,7 +46,7 @@ impl Inbox for RouteInbox {
         let text = format!(
             "NATS does not permit the broker to subscribe to {subject:?}, so {names} gets nothing from NATS: allow it to the broker's user ({text})"
         );
-        let reporter = &self.session.reporter;
+        let reporter = &self.context.reporter;
         reporter.error(Role::Ingest.name(), text);
     }
 
@@ -55,11 +55,11 @@ impl Inbox for RouteInbox {
     }
 }
 
-fn deliver(session: &Arc<Session>, route: &Route, messages: &mut Vec<Message>) {
-    let received = Received::read(session, route, messages);
+fn deliver(context: &Arc<IngestContext>, route: &Route, messages: &mut Vec<Message>) {
+    let received = Received::read(context, route, messages);
     for absent in route.absent().iter() {
         let subjects = received.group.records.iter();
-        absent.miss(session, subjects.map(|record| &record.subject[..]));
+        absent.miss(context, subjects.map(|record| &record.subject[..]));
     }
     let feeds = route.feeds();
     let Some((last, others)) = feeds.split_last() else {
@@ -68,27 +68,27 @@ fn deliver(session: &Arc<Session>, route: &Route, messages: &mut Vec<Message>) {
     if received.refused > 0 {
         feeds
             .iter()
-            .for_each(|feed| feed.lost(session, Loss::Invalid, received.refused));
+            .for_each(|feed| feed.lost(context, Loss::Invalid, received.refused));
     }
     if received.group.records.is_empty() {
         return;
     }
-    session.hold_back(received.group.waiting_bytes() * feeds.len());
+    context.hold_back(received.group.waiting_bytes() * feeds.len());
     for feed in others {
-        let group = received.group_for(feed.incarnation(), session);
+        let group = received.group_for(feed.incarnation(), context);
         if !group.records.is_empty() {
-            feed.push(session, group);
+            feed.push(context, group);
         }
     }
-    let group = received.into_group_for(last.incarnation(), session);
+    let group = received.into_group_for(last.incarnation(), context);
     if !group.records.is_empty() {
-        last.push(session, group);
+        last.push(context, group);
     }
 }
 
 /// Messages as records, before it is known for whom.
 struct Received<'a> {
-    session: &'a Session,
+    context: &'a IngestContext,
     /// The route's subject when all messages have it.
     subject: Option<&'a str>,
     group: Group,
@@ -104,11 +104,11 @@ struct Received<'a> {
 }
 
 impl<'a> Received<'a> {
-    fn read(session: &'a Session, route: &'a Route, messages: &mut Vec<Message>) -> Self {
-        let statistics = &session.shared.statistics;
+    fn read(context: &'a IngestContext, route: &'a Route, messages: &mut Vec<Message>) -> Self {
+        let statistics = &context.statistics;
         statistics.nats_messages.add(messages.len() as u64);
         let mut received = Self {
-            session,
+            context,
             subject: route.concrete_subject(),
             group: Group {
                 records: Vec::with_capacity(messages.len()),
@@ -144,7 +144,7 @@ impl<'a> Received<'a> {
                 self.refused += 1;
                 let shown = message.subject.get(..SHOWN).unwrap_or(&message.subject);
                 let name = format!("on \"{}\", {why}", shown.escape_ascii());
-                let reporter = &self.session.reporter;
+                let reporter = &self.context.reporter;
                 reporter.unstored(Unstored::Refused, 1, name);
             }
         }
@@ -191,13 +191,13 @@ impl<'a> Received<'a> {
 
     /// What the NATS headers of a record mean to the broker.
     fn take_headers(&mut self, record: &mut IncomingRecord, payload: &[u8]) {
-        record.id = origin::message_id(&record.headers);
+        record.id = message_id(&record.headers);
         let Some(copied) = origin::origin(&record.headers) else {
             return;
         };
         // Whoever writes the header can say anything in it: only what carries our seal is left out as our own.
-        let is_ours = copied.cluster == self.session.shared.cluster_id
-            && self.session.seal.is_valid(&record.headers, payload);
+        let is_ours = copied.cluster == self.context.cluster_id
+            && self.context.seal.is_valid(&record.headers, payload);
         if is_ours {
             let index = self.group.records.len() as u32;
             self.copies.push((index, copied.incarnation));
@@ -243,19 +243,19 @@ impl<'a> Received<'a> {
         self.group.records.push(record);
     }
 
-    fn group_for(&self, incarnation: u64, session: &Session) -> Group {
+    fn group_for(&self, incarnation: u64, context: &IngestContext) -> Group {
         if self.is_own(incarnation) {
             self.group
                 .clone()
-                .without(&self.copies, incarnation, session)
+                .without(&self.copies, incarnation, context)
         } else {
             self.group.clone()
         }
     }
 
-    fn into_group_for(self, incarnation: u64, session: &Session) -> Group {
+    fn into_group_for(self, incarnation: u64, context: &IngestContext) -> Group {
         if self.is_own(incarnation) {
-            self.group.without(&self.copies, incarnation, session)
+            self.group.without(&self.copies, incarnation, context)
         } else {
             self.group
         }
@@ -269,7 +269,7 @@ impl<'a> Received<'a> {
 
 impl Group {
     /// Leaves out the copies that came from the stream of `incarnation` itself: it has those records already.
-    fn without(mut self, copies: &[(u32, u64)], incarnation: u64, session: &Session) -> Self {
+    fn without(mut self, copies: &[(u32, u64)], incarnation: u64, context: &IngestContext) -> Self {
         let before = self.records.len();
         let mut index = 0_u32;
         self.keep(|_| {
@@ -279,7 +279,7 @@ impl Group {
             !from.is_some_and(|(_, from)| origin::is_same_stream(*from, incarnation))
         });
         let dropped = before - self.records.len();
-        let statistics = &session.shared.statistics;
+        let statistics = &context.statistics;
         statistics.nats_own_copies_dropped.add(dropped as u64);
         self
     }

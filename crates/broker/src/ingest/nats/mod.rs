@@ -6,11 +6,22 @@
 //! * `publish_acks`: to the reply subject of plain messages, where a stream acknowledges JetStream publishers.
 //!
 //! Nothing here blocks a committer: every queue is bounded, and what does not fit is dropped and counted.
-pub(crate) mod absent;
-pub(crate) mod acks;
-pub(crate) mod detach;
-pub(crate) mod feed;
-pub(crate) mod inbox;
-pub(crate) mod losses;
-pub(crate) mod publish_acks;
-pub(crate) mod router;
+mod absent;
+mod acks;
+mod context;
+mod detach;
+mod feed;
+mod group;
+mod inbox;
+mod losses;
+mod publish_acks;
+mod route;
+mod router;
+
+pub use absent::Place;
+pub(crate) use acks::{AckQueue, AckSender};
+pub(crate) use context::IngestContext;
+pub(crate) use feed::Feed;
+pub(crate) use group::Group;
+pub(crate) use publish_acks::{PublishAckQueue, PublishAckSender};
+pub(crate) use router::Router;

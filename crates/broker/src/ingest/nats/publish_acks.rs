@@ -2,14 +2,18 @@
 //! (`docs/decisions/jetstream-acks.md`).
 //!
 //! As with Liftbridge's acks, a committer only queues, and what cannot go out is counted: the publisher sees a timeout.
-use crate::nats::client::Publish;
-use crate::nats::session::Session;
+use crate::nats::client::{NatsSettings, Publish};
+use crate::nats::connections::{ConnectionPair, Role};
 use crate::partition::{AppendError, Committed, IncomingRecord, Partition, RejectReason, Rejected};
+use crate::statistics::Statistics;
 use bascule_wire::jetstream::{AckTemplate, Refusal};
 use bascule_wire::subject::is_publish_subject;
 use bytes::Bytes;
 use std::sync::Arc;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
+
+/// Most appends whose acks wait to be sent.
+const ACK_QUEUE: usize = 4096;
 
 /// A record of an append whose publisher waits at a reply subject.
 #[derive(Clone, Debug)]
@@ -56,11 +60,11 @@ impl PublishAcks {
         }
     }
 
-    /// Answers with what became of the append. Counts messages that were refused and have nobody to hear of it.
-    pub(crate) fn answer(self, session: &Session, outcome: &Result<Committed, AppendError>) {
+    /// Queues the outcome of the append for its publishers. Counts rejected messages that named no reply subject.
+    pub(crate) fn answer(self, queue: &PublishAckQueue, outcome: &Result<Committed, AppendError>) {
         let outcome = match outcome {
             Ok(committed) => {
-                self.count(session, &committed.rejected);
+                self.count(&queue.statistics, &committed.rejected);
                 Ok(Stored {
                     base_offset: committed.base_offset,
                     rejected: committed.rejected.clone(),
@@ -68,42 +72,55 @@ impl PublishAcks {
             }
             Err(error) => Err(refusal(error)),
         };
-        self.queue(session, outcome);
+        queue.push(PublishAckJob {
+            acks: self,
+            outcome,
+        });
     }
 
-    fn count(&self, session: &Session, rejected: &[Rejected]) {
-        let statistics = &session.shared.statistics;
-        let (mut duplicates, mut refused, mut unheard) = (0, 0, 0);
+    fn count(&self, statistics: &Statistics, rejected: &[Rejected]) {
+        let (mut duplicates, mut refused, mut unnotified) = (0, 0, 0);
         for one in rejected {
             match one.reason {
                 RejectReason::Duplicate(_) => duplicates += 1,
                 RejectReason::Refused(_) => {
                     refused += 1;
                     let waits = |reply: &Reply| reply.index.cmp(&one.index);
-                    unheard += u64::from(self.replies.binary_search_by(waits).is_err());
+                    unnotified += u64::from(self.replies.binary_search_by(waits).is_err());
                 }
                 _ => {}
             }
         }
         statistics.jetstream_duplicates.add(duplicates);
         statistics.jetstream_refused.add(refused);
-        if unheard > 0 {
-            statistics.nats_dropped.add(unheard);
-            self.partition.count_nats_dropped(unheard);
+        if unnotified > 0 {
+            statistics.nats_dropped.add(unnotified);
+            self.partition.count_nats_dropped(unnotified);
         }
     }
+}
 
-    fn queue(self, session: &Session, outcome: Result<Stored, Refusal>) {
-        if self.replies.is_empty() {
+/// Acks that wait to be sent.
+pub(crate) struct PublishAckQueue {
+    jobs: mpsc::Sender<PublishAckJob>,
+    statistics: Arc<Statistics>,
+}
+
+impl PublishAckQueue {
+    /// An empty queue, and its end for [`PublishAckSender::run`].
+    pub(crate) fn new(statistics: Arc<Statistics>) -> (Self, mpsc::Receiver<PublishAckJob>) {
+        let (jobs, receiver) = mpsc::channel(ACK_QUEUE);
+        (Self { jobs, statistics }, receiver)
+    }
+
+    /// Queues acks; those that do not fit are counted as withheld. Never blocks.
+    fn push(&self, job: PublishAckJob) {
+        if job.acks.replies.is_empty() {
             return;
         }
-        let job = PublishAckJob {
-            acks: self,
-            outcome,
-        };
-        if let Err(error) = session.publish_acks.try_send(job) {
-            let count = error.into_inner().acks.replies.len() as u64;
-            session.shared.statistics.nats_acks_withheld.add(count);
+        if let Err(error) = self.jobs.try_send(job) {
+            let withheld = error.into_inner().acks.replies.len() as u64;
+            self.statistics.nats_acks_withheld.add(withheld);
         }
     }
 }
@@ -176,52 +193,64 @@ impl PublishAckJob {
     }
 }
 
-/// Sends acks until the session closes, then those that are still queued.
-pub(crate) async fn run(session: Arc<Session>, mut jobs: mpsc::Receiver<PublishAckJob>) {
-    let mut closing = session.closing();
-    loop {
-        tokio::select! {
-            job = jobs.recv() => match job {
-                Some(job) => send(&session, &job).await,
-                None => return,
-            },
-            // The sender lives in the session, which this task holds.
-            _ = closing.changed() => jobs.close(),
-        }
-    }
+/// Publishes acks.
+pub(crate) struct PublishAckSender {
+    pub(crate) connections: Arc<ConnectionPair>,
+    pub(crate) statistics: Arc<Statistics>,
+    pub(crate) settings: Arc<NatsSettings>,
 }
 
-async fn send(session: &Session, job: &PublishAckJob) {
-    let statistics = &session.shared.statistics;
-    let mut encoded = Vec::new();
-    let ends = job.encode(&mut encoded);
-    let mut start = 0;
-    for (reply, end) in ends {
-        let payload = encoded.get(start..end).unwrap_or_default();
-        start = end;
-        let subject = allowed(session, &reply);
-        let sent = match (subject, session.streams.client()) {
-            (Some(subject), Some(client)) => {
-                let ack = Publish {
-                    subject,
-                    payload,
-                    ..Publish::default()
-                };
-                client.publish(ack).await.is_ok()
+impl PublishAckSender {
+    /// Sends acks until the session closes, then those that are still queued.
+    pub(crate) async fn run(
+        self,
+        mut jobs: mpsc::Receiver<PublishAckJob>,
+        mut closing: watch::Receiver<bool>,
+    ) {
+        loop {
+            tokio::select! {
+                job = jobs.recv() => match job {
+                    Some(job) => self.send(&job).await,
+                    None => return,
+                },
+                // Also when the session was dropped.
+                _ = closing.changed() => jobs.close(),
             }
-            _ => false,
-        };
-        if sent {
-            statistics.jetstream_acks_sent.add(1);
-        } else {
-            statistics.nats_acks_withheld.add(1);
         }
     }
-}
 
-/// The reply subject when an ack may go there.
-fn allowed<'a>(session: &Session, reply: &'a Bytes) -> Option<&'a str> {
-    let subject = std::str::from_utf8(reply).ok()?;
-    let allowed = is_publish_subject(subject) && session.settings.is_jetstream_reply(subject);
-    allowed.then_some(subject)
+    async fn send(&self, job: &PublishAckJob) {
+        let statistics = &self.statistics;
+        let mut encoded = Vec::new();
+        let ends = job.encode(&mut encoded);
+        let mut start = 0;
+        for (reply, end) in ends {
+            let payload = encoded.get(start..end).unwrap_or_default();
+            start = end;
+            let subject = self.allowed(&reply);
+            let sent = match (subject, self.connections.client(Role::Streams)) {
+                (Some(subject), Some(client)) => {
+                    let ack = Publish {
+                        subject,
+                        payload,
+                        ..Publish::default()
+                    };
+                    client.publish(ack).await.is_ok()
+                }
+                _ => false,
+            };
+            if sent {
+                statistics.jetstream_acks_sent.add(1);
+            } else {
+                statistics.nats_acks_withheld.add(1);
+            }
+        }
+    }
+
+    /// The reply subject when an ack may go there.
+    fn allowed<'a>(&self, reply: &'a Bytes) -> Option<&'a str> {
+        let subject = std::str::from_utf8(reply).ok()?;
+        let allowed = is_publish_subject(subject) && self.settings.is_jetstream_reply(subject);
+        allowed.then_some(subject)
+    }
 }

@@ -3,110 +3,20 @@
 //!
 //! Overlapping subjects are separate subscriptions, and NATS delivers a message on each; two streams on the *same* subject
 //! share one. Locks: `routes`, then a route's `task`.
-use crate::ingest::nats::absent::{Absent, Place};
-use crate::ingest::nats::feed::Feed;
-use crate::ingest::nats::inbox::RouteInbox;
-use crate::ingest::nats::losses::Losses;
-use crate::nats::client::Subscription;
-use crate::nats::connections::connection::{Role, SYNC_LIMIT};
-use crate::nats::session::Session;
+use super::absent::{Absent, Place};
+use super::context::IngestContext;
+use super::feed::Feed;
+use super::inbox::RouteInbox;
+use super::losses::Losses;
+use super::route::{Route, RouteKey, Task};
+use crate::nats::connections::{Role, SYNC_LIMIT};
 use crate::partition::Partition;
 use crate::republish::marks::origin::{is_same_stream, stream_of};
-use arc_swap::ArcSwap;
 use bascule_wire::subject::{SubjectFilter, has_wildcard};
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-
-/// A subject and a queue group (empty = none).
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct RouteKey {
-    subject: String,
-    group: String,
-    /// Which creation of a stream it belongs to, with a group; 0 = it is shared.
-    stream: u64,
-}
-
-/// One subscription and who is fed by it.
-pub(crate) struct Route {
-    key: RouteKey,
-    filter: SubjectFilter,
-    feeds: ArcSwap<Vec<Arc<Feed>>>,
-    absent: ArcSwap<Vec<Arc<Absent>>>,
-    task: Mutex<Task>,
-    /// What the server said when it did not permit the subscription.
-    denied: Mutex<Option<String>>,
-}
-
-enum Task {
-    /// Not subscribed yet.
-    None,
-    Running {
-        _subscription: Subscription,
-    },
-    /// Nobody listens any more; a subscription under way must not start.
-    Ended,
-}
-
-impl Route {
-    fn new(key: RouteKey, filter: SubjectFilter) -> Self {
-        Self {
-            key,
-            filter,
-            feeds: ArcSwap::default(),
-            absent: ArcSwap::default(),
-            task: Mutex::new(Task::None),
-            denied: Mutex::default(),
-        }
-    }
-
-    pub(crate) fn feeds(&self) -> arc_swap::Guard<Arc<Vec<Arc<Feed>>>> {
-        self.feeds.load()
-    }
-
-    /// Partitions that would be fed if they were not paused.
-    pub(crate) fn absent(&self) -> arc_swap::Guard<Arc<Vec<Arc<Absent>>>> {
-        self.absent.load()
-    }
-
-    /// The one subject of all messages; `None` with wildcards.
-    pub(crate) fn concrete_subject(&self) -> Option<&str> {
-        (!has_wildcard(&self.key.subject)).then_some(self.key.subject.as_str())
-    }
-
-    /// Remembers whether the server permits the subscription.
-    pub(crate) fn set_denied(&self, text: Option<String>) {
-        *self.denied.lock() = text;
-    }
-
-    /// The subject subscribed to.
-    pub(crate) fn subject(&self) -> &str {
-        &self.key.subject
-    }
-
-    /// Names of the partitions that it feeds.
-    pub(crate) fn names(&self) -> Vec<String> {
-        self.feeds.load().iter().map(|feed| feed.name()).collect()
-    }
-
-    fn is_used(&self) -> bool {
-        !self.feeds.load().is_empty() || !self.absent.load().is_empty()
-    }
-
-    fn listens(&self, incarnation: u64) -> bool {
-        let feeds = self.feeds.load();
-        feeds.iter().any(|feed| feed.incarnation() == incarnation)
-    }
-
-    fn role(&self) -> Role {
-        if self.key.group.is_empty() {
-            Role::Ingest
-        } else {
-            Role::Streams
-        }
-    }
-}
 
 /// All routes of the broker; they outlive sessions.
 #[derive(Default)]
@@ -172,21 +82,29 @@ impl Router {
     }
 
     /// See [`crate::nats::NatsLink::lead_all`].
-    pub(crate) async fn lead(&self, session: Option<&Arc<Session>>, partitions: &[Partition]) {
+    pub(crate) async fn lead(
+        &self,
+        context: Option<&Arc<IngestContext>>,
+        partitions: &[Partition],
+    ) {
         let routes: Vec<_> = partitions
             .iter()
-            .filter_map(|partition| self.route(session, partition))
+            .filter_map(|partition| self.route(context, partition))
             .collect();
-        let Some(session) = session else { return };
+        let Some(context) = context else { return };
         for role in [Role::Ingest, Role::Streams] {
             let routes = routes.iter().filter(|route| route.role() == role);
-            self.subscribe(session, role, &routes.cloned().collect::<Vec<_>>())
+            self.subscribe(context, role, &routes.cloned().collect::<Vec<_>>())
                 .await;
         }
     }
 
     /// The route that a partition listens by from now on; `None` when it has no subject, or none to subscribe to.
-    fn route(&self, session: Option<&Arc<Session>>, partition: &Partition) -> Option<Arc<Route>> {
+    fn route(
+        &self,
+        context: Option<&Arc<IngestContext>>,
+        partition: &Partition,
+    ) -> Option<Arc<Route>> {
         let identity = partition.identity();
         if identity.subject.is_empty() {
             return None;
@@ -194,12 +112,12 @@ impl Router {
         if let Ok(filter) = SubjectFilter::parse(&identity.subject) {
             return Some(self.add(partition, filter));
         }
-        if let Some(session) = session {
+        if let Some(context) = context {
             let text = format!(
                 "{}/{} cannot listen: {:?} is not a valid NATS subscription",
                 identity.stream, identity.number, identity.subject
             );
-            session.reporter.error(Role::Ingest.name(), text);
+            context.reporter.error(Role::Ingest.name(), text);
         }
         None
     }
@@ -211,7 +129,12 @@ impl Router {
     }
 
     /// See [`crate::nats::NatsLink::pause`].
-    pub(crate) fn pause(&self, session: Option<&Arc<Session>>, place: Place, is_led_here: bool) {
+    pub(crate) fn pause(
+        &self,
+        context: Option<&Arc<IngestContext>>,
+        place: Place,
+        is_led_here: bool,
+    ) {
         let filter = SubjectFilter::parse(&place.subject);
         let mut routes = self.routes.lock();
         let key = routes.by_incarnation.get(&place.incarnation);
@@ -239,8 +162,8 @@ impl Router {
         absent.push(Arc::new(Absent::new(place, losses)));
         route.absent.store(Arc::new(absent));
         drop(routes);
-        if let Some(session) = session {
-            start(session, &route);
+        if let Some(context) = context {
+            start(context, &route);
         }
     }
 
@@ -278,15 +201,15 @@ impl Router {
         self.routes.lock().losses.get(&incarnation).cloned()
     }
 
-    /// Subscribes to everything, for a session that begins.
-    pub(crate) fn subscribe_all(&self, session: &Arc<Session>) {
+    /// Subscribes to everything, for a context that begins.
+    pub(crate) fn subscribe_all(&self, context: &Arc<IngestContext>) {
         let routes: Vec<_> = self.routes.lock().by_key.values().cloned().collect();
         for route in routes {
-            start(session, &route);
+            start(context, &route);
         }
     }
 
-    /// Ends all subscriptions; the next session starts them again.
+    /// Ends all subscriptions; the next context starts them again.
     pub(crate) fn forget_subscriptions(&self) {
         for route in self.routes.lock().by_key.values() {
             *route.task.lock() = Task::None;
@@ -356,19 +279,19 @@ impl Router {
     }
 
     /// Subscribes where needed and waits for the server to have done it.
-    async fn subscribe(&self, session: &Arc<Session>, role: Role, routes: &[Arc<Route>]) {
+    async fn subscribe(&self, context: &Arc<IngestContext>, role: Role, routes: &[Arc<Route>]) {
         if routes.is_empty() {
             return;
         }
         for route in routes {
-            start(session, route);
+            start(context, route);
         }
         // While disconnected nothing is lost: the next connection begins with all subscriptions.
-        let Some(client) = session.connection(role).client() else {
+        let Some(client) = context.connections.client(role) else {
             return;
         };
         if !client.round_trip(SYNC_LIMIT).await && client.is_connected() {
-            session.reporter.error(
+            context.reporter.error(
                 role.name(),
                 format!("NATS did not confirm a subscription within {SYNC_LIMIT:?}"),
             );
@@ -377,12 +300,12 @@ impl Router {
 }
 
 /// Subscribes to a route unless it is subscribed or has ended.
-fn start(session: &Arc<Session>, route: &Arc<Route>) {
+fn start(context: &Arc<IngestContext>, route: &Arc<Route>) {
     let mut task = route.task.lock();
     if matches!(*task, Task::None) {
         let RouteKey { subject, group, .. } = &route.key;
-        let inbox = RouteInbox::new(session, route);
-        let client = session.connection(route.role()).any_client();
+        let inbox = RouteInbox::new(context, route);
+        let client = context.connections.any_client(route.role());
         let subscription = client.subscribe(subject, group, Arc::new(inbox));
         *task = Task::Running {
             _subscription: subscription,

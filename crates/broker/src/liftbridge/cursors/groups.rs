@@ -2,7 +2,7 @@
 use super::methods::GROUP;
 use crate::context::SharedRef;
 use crate::liftbridge::resume::resume;
-use crate::view::{CURSORS, DEFAULT_NAMESPACE};
+use crate::names::{CURSORS, DEFAULT_NAMESPACE};
 use bascule_wire::liftbridge::cursors::split_key;
 use std::time::Duration;
 use tokio::runtime::Handle;

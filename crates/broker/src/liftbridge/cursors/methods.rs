@@ -1,7 +1,7 @@
 //! The two methods: checks in the order of liftbridge §3.11, then the log.
-use super::index::Position;
 use crate::access::Action;
 use crate::context::{Shared, SharedRef};
+use crate::cursor_index::Position;
 use crate::events::Level;
 use crate::grpc_status::Coded;
 use crate::liftbridge::call::{Call, unary_message};
@@ -11,8 +11,8 @@ use crate::liftbridge::resume::resume;
 use crate::liftbridge::subscribe::not_assigned;
 use crate::liftbridge::subscription::deleted;
 use crate::names;
+use crate::names::{CURSORS as STREAM, DEFAULT_NAMESPACE};
 use crate::partition::{Append, IncomingRecord, Partition, Payload};
-use crate::view::{CURSORS as STREAM, DEFAULT_NAMESPACE};
 use bascule_wire::ErrorCode;
 use bascule_wire::liftbridge::cursors::{Cursor, key, partition_of, raw_key};
 use bascule_wire::liftbridge::messages::{

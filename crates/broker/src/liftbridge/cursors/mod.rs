@@ -5,11 +5,9 @@
 //! up to the high watermark of now and answer from the map of what it says. So a cursor that was set is found by whoever
 //! asks afterwards, and what the log lost nobody has ever been told (reliability P10).
 //!
-//! * `index`: the map of one partition; `methods`: the two methods; `groups`: the positions of all consumer groups.
+//! * `methods`: the two methods, by the crate's `cursor_index`; `groups`: the positions of all consumer groups.
 mod groups;
-mod index;
 mod methods;
 
 pub(crate) use groups::{GroupPosition, group_positions};
-pub(crate) use index::CursorIndexes;
 pub(super) use methods::{fetch_cursor, set_cursor};

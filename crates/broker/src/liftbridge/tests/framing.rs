@@ -1,5 +1,6 @@
 //! Frames, deadlines and statuses.
-use crate::liftbridge::call::{new_inbox, parse_timeout, unary_message};
+use crate::grpc_timeout::parse_timeout;
+use crate::liftbridge::call::{new_inbox, unary_message};
 use crate::liftbridge::frames::{FrameError, FrameReader, frame};
 use crate::liftbridge::refusal::Refusal;
 use crate::partition::{AppendError, RejectReason};

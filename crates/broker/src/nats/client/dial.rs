@@ -1,8 +1,8 @@
 //! From an address to a server that has said what it is.
 use super::options::{Options, Server};
 use super::protocol::{self, Operation, Step};
+use super::reason::Reason;
 use super::{Failure, tls};
-use crate::nats::connections::state::Reason;
 use serde::Deserialize;
 use std::io;
 use std::net::SocketAddr;

@@ -14,16 +14,18 @@ pub(crate) mod headers;
 mod options;
 mod outgoing;
 pub(crate) mod protocol;
+mod reason;
 mod serve;
-pub(crate) mod settings;
+mod settings;
 mod table;
 mod tls;
 
 pub(crate) use buffers::Buffers;
 pub(crate) use options::Options;
 pub(crate) use outgoing::{Publish, SendError};
+pub use reason::Reason;
+pub use settings::{NatsSettings, NatsTls};
 
-use crate::nats::connections::state::Reason;
 use bytes::Bytes;
 use outgoing::Outgoing;
 use parking_lot::Mutex;

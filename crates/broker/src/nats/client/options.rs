@@ -1,7 +1,7 @@
 //! Where the servers are and who we are.
 use super::Failure;
-use crate::nats::client::settings::{NatsSettings, NatsTls, shown};
-use crate::nats::connections::state::Reason;
+use super::reason::Reason;
+use super::settings::{NatsSettings, NatsTls, shown};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use nkeys::{KeyPair, KeyPairType};

@@ -2,9 +2,9 @@
 use super::dial::{CONNECT_LIMIT, Dialed, Info, Socket, dial, lost, protocol_failure, timed_out};
 use super::options::{Options, Server};
 use super::protocol::{self, Frame, Operation, Step};
+use super::reason::Reason;
 use super::table::{Sorted, part};
 use super::{Failure, Inner, Message, RETRY};
-use crate::nats::connections::state::Reason;
 use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};

@@ -79,30 +79,6 @@ pub struct NatsTls {
     pub key: Option<PathBuf>,
 }
 
-/// What goes out on NATS after a direct publish was committed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum NatsCopy {
-    /// A Publish envelope with ack policy NONE.
-    #[default]
-    Envelope,
-    /// The bare value.
-    Value,
-    /// Nothing.
-    None,
-}
-
-/// How plain NATS messages are acknowledged.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum NatsAcks {
-    /// Not at all.
-    #[default]
-    Off,
-    /// As JetStream does.
-    Jetstream,
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

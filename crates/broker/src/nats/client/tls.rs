@@ -1,7 +1,7 @@
 //! TLS to a NATS server; every file is read at each connect, so that a renewed certificate needs no restart.
 use super::Failure;
-use crate::nats::client::settings::NatsTls;
-use crate::nats::connections::state::Reason;
+use super::reason::Reason;
+use super::settings::NatsTls;
 use rustls_native_certs::load_native_certs;
 use std::path::Path;
 use std::sync::Arc;

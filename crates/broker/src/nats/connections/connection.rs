@@ -1,10 +1,9 @@
 //! One connection to NATS: a client on a thread of its own, watched and reported.
+use super::report::Reporter;
+use super::state::States;
+use super::thread::NatsThread;
 use crate::events::NatsChange;
-use crate::nats::client::settings::NatsSettings;
-use crate::nats::client::{Buffers, Client, Failure, Observer, Options};
-use crate::nats::connections::report::Reporter;
-use crate::nats::connections::state::States;
-use crate::nats::connections::thread::NatsThread;
+use crate::nats::client::{Buffers, Client, Failure, NatsSettings, Observer, Options};
 use parking_lot::Mutex;
 use serde_json::json;
 use std::io;
@@ -62,7 +61,7 @@ impl Connection {
         let base = settings
             .name
             .clone()
-            .unwrap_or_else(|| format!("bascule.{}", watch.reporter.shared.broker_id));
+            .unwrap_or_else(|| format!("bascule.{}", watch.broker_id));
         let name = format!("{base}.{}", self.role.name());
         match Options::new(settings, name, self.role != Role::Ingest) {
             Ok(options) => drop(self.thread.handle().spawn(self.client.clone().run(options))),
@@ -126,6 +125,7 @@ impl Observer for Watched {
 
 /// Turns what happens on the connections into events: *connected* when both are up, *disconnected* when one is lost.
 pub(crate) struct Watch {
+    broker_id: String,
     pub(crate) reporter: Arc<Reporter>,
     pub(crate) states: States,
     state: Mutex<Up>,
@@ -142,8 +142,9 @@ struct Up {
 }
 
 impl Watch {
-    pub(crate) fn new(reporter: Arc<Reporter>) -> Self {
+    pub(crate) fn new(broker_id: String, reporter: Arc<Reporter>) -> Self {
         Self {
+            broker_id,
             reporter,
             states: States::new(),
             state: Mutex::default(),
@@ -154,7 +155,7 @@ impl Watch {
     fn on_failure(&self, role: Role, server: &str, failure: &Failure, was_connected: bool) {
         let Failure { reason, text } = failure;
         if text.to_ascii_lowercase().contains("slow consumer") {
-            self.reporter.shared.statistics.nats_slow_consumer.add(1);
+            self.reporter.statistics.nats_slow_consumer.add(1);
         }
         let place = if server.is_empty() {
             String::new()
@@ -206,7 +207,7 @@ impl Watch {
         let mut text = "connected to NATS".to_owned();
         if let Some(gap) = gap {
             let millis = u64::try_from(gap.as_millis()).unwrap_or(u64::MAX);
-            let statistics = &self.reporter.shared.statistics;
+            let statistics = &self.reporter.statistics;
             statistics.nats_gaps.add(1);
             statistics
                 .nats_gap_nanos

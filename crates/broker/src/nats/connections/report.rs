@@ -1,7 +1,7 @@
 //! What the control plane hears of NATS: `nats` events, at most about one of a kind a second, and counters.
-use crate::context::SharedRef;
-use crate::events::{Event, NatsChange};
+use crate::events::{Event, Events, NatsChange};
 use crate::partition::Partition;
+use crate::statistics::Statistics;
 use parking_lot::Mutex;
 use serde_json::json;
 use std::collections::{BTreeMap, HashSet};
@@ -12,8 +12,8 @@ use tokio::runtime::Handle;
 
 /// Names that one event of messages that are not stored has at most.
 const NAMED: usize = 16;
-/// Texts of errors that are remembered so that they are not told again.
-const TOLD: usize = 64;
+/// Texts of errors that are remembered so that they are not reported again.
+const REMEMBERED: usize = 64;
 
 /// Why messages that arrived are not stored, as far as events tell them apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,11 +57,12 @@ impl Unstored {
 
 /// Pushes the events of one session. `number` of an event is how many of its kind there were so far.
 pub(crate) struct Reporter {
-    pub(crate) shared: SharedRef,
+    pub(crate) statistics: Arc<Statistics>,
+    events: Arc<Events>,
     runtime: Handle,
     counts: [AtomicU64; 4],
     unstored: Mutex<[Gathered; Unstored::ALL.len()]>,
-    told: Mutex<HashSet<String>>,
+    reported: Mutex<HashSet<String>>,
 }
 
 #[derive(Default)]
@@ -79,14 +80,15 @@ pub(crate) fn partition_name(partition: &Partition) -> String {
 }
 
 impl Reporter {
-    pub(crate) fn new(shared: SharedRef, runtime: Handle) -> Self {
+    pub(crate) fn new(events: Arc<Events>, statistics: Arc<Statistics>, runtime: Handle) -> Self {
         let counts = std::array::from_fn(|_| AtomicU64::new(0));
         Self {
-            shared,
+            statistics,
+            events,
             runtime,
             counts,
             unstored: Mutex::default(),
-            told: Mutex::default(),
+            reported: Mutex::default(),
         }
     }
 
@@ -96,7 +98,7 @@ impl Reporter {
             .counts
             .get(kind as usize)
             .map_or(0, |count| count.fetch_add(1, Ordering::Relaxed) + 1);
-        self.shared.events.push(Event::Nats {
+        self.events.push(Event::Nats {
             change: kind,
             message: text,
             fields: detail,
@@ -104,21 +106,21 @@ impl Reporter {
         });
     }
 
-    /// An error of one connection; the same text is told once until both connections are up again.
+    /// An error of one connection; the same text is reported once until both connections are up again.
     pub(crate) fn error(&self, connection: &str, text: String) {
-        let mut told = self.told.lock();
-        if told.len() >= TOLD {
-            told.clear();
+        let mut reported = self.reported.lock();
+        if reported.len() >= REMEMBERED {
+            reported.clear();
         }
-        if told.insert(text.clone()) {
-            drop(told);
+        if reported.insert(text.clone()) {
+            drop(reported);
             self.event(NatsChange::Error, text, json!({ "connection": connection }));
         }
     }
 
-    /// Forgets the errors so far, so that they are told again when they come again.
+    /// Forgets the errors so far, so that they are reported again when they come again.
     pub(crate) fn recovered(&self) {
-        self.told.lock().clear();
+        self.reported.lock().clear();
     }
 
     /// Reports `messages` that were received and are not stored; `name`: of the partition, or what is wrong with the message.

@@ -1,32 +1,9 @@
-//! The state of the connections to NATS, with the reason when they are not up (`specs/formats/seam.md`).
-use crate::nats::connections::connection::Role;
+//! The state of the connections to NATS, with the reason when one is down (`specs/formats/seam.md`).
+use super::connection::Role;
+use crate::nats::client::Reason;
 use parking_lot::Mutex;
 use serde::Serialize;
 use std::time::{SystemTime, UNIX_EPOCH};
-
-/// Reason why a connection is not up.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Reason {
-    /// The first attempt is under way.
-    Starting,
-    /// Settings cannot be used: a URL, a file, credentials.
-    Settings,
-    /// The host's name could not be resolved.
-    AddressUnknown,
-    /// Nobody listens at the address, or no route leads there.
-    Unreachable,
-    /// No answer in time.
-    TimedOut,
-    /// The server refused user, password, token, nkey or JWT.
-    LoginRefused,
-    /// The TLS handshake failed, or the server offers no TLS although it is required.
-    TlsFailed,
-    /// What answers does not speak the NATS protocol, or ended the connection with an error.
-    Protocol,
-    /// The connection was lost.
-    Lost,
-}
 
 /// State of one connection.
 #[derive(Clone, Debug, Serialize)]

@@ -8,10 +8,13 @@
 mod budget;
 mod file;
 pub(crate) mod fuzz;
+mod hash;
 mod recovery;
 mod window;
 
 pub(crate) use budget::IdBudget;
 pub(super) use file::Snapshot;
+pub(super) use hash::hash_message_id;
+pub(crate) use hash::message_id;
 pub(super) use recovery::{link_before, recover};
 pub(super) use window::{MessageIds, WINDOW_NS};

@@ -1,8 +1,8 @@
 //! The window at a start: from the file, as far as it agrees with the log, and from the log.
+use super::hash_message_id;
 use super::window::WINDOW_NS;
 use super::{IdBudget, MessageIds, Snapshot};
 use crate::partition::decode_batch;
-use crate::republish::marks::origin::hash_message_id;
 use bascule_log::{Identity, LogReader, ReadError, ReadMode};
 use bascule_record::{Batch, Batches, Header};
 use bascule_wire::jetstream::MESSAGE_ID;

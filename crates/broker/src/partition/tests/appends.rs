@@ -46,7 +46,7 @@ async fn what_waits_becomes_one_batch_and_offsets_follow_the_order_of_calls() {
     let (stored, batches) = read(&partition);
     assert_eq!((stored.len(), batches), (200, 1));
     assert_eq!(stored[7].2, "3-1");
-    assert_eq!(home.shared.statistics.batches_appended.get(), 1);
+    assert_eq!(home.context.statistics.batches_appended.get(), 1);
 }
 
 #[tokio::test]

@@ -19,13 +19,12 @@ fn masters(home: &Home, ids: &[&str]) -> Masters {
 
 fn home_with(ids: &[&str]) -> Home {
     let mut home = home();
-    let shared = Shared::new("c", "b", "n", Limits::default()).unwrap();
-    home.shared = Arc::new(shared.with_masters(masters(&home, ids)));
+    home.masters(masters(&home, ids));
     home
 }
 
 fn encrypted(home: &Home) -> PartitionSpec {
-    let (master, wrapped) = home.shared.masters.new_data_key(1).unwrap();
+    let (master, wrapped) = home.context.masters.new_data_key(1).unwrap();
     let number = 1;
     PartitionSpec {
         data_keys: vec![DataKeySpec {
@@ -66,7 +65,7 @@ async fn without_the_master_key_appends_are_refused_one_by_one_and_nothing_is_lo
         .unwrap();
     partition.close(EndReason::Closed).await;
 
-    home.shared = home_with(&["b"]).shared;
+    home.context = home_with(&["b"]).context;
     let partition = home.led(spec.clone());
     let records = vec![record("x"), record("y")];
     let outcome = put(&partition, Payload::Records(records)).await.unwrap();
@@ -97,7 +96,7 @@ async fn without_the_master_key_appends_are_refused_one_by_one_and_nothing_is_lo
     assert!(error.is_locked(), "{error}");
     partition.close(EndReason::Closed).await;
 
-    home.shared = home_with(&["b", "a"]).shared;
+    home.context = home_with(&["b", "a"]).context;
     let partition = home.led(spec);
     put(&partition, Payload::Records(vec![record("again")]))
         .await

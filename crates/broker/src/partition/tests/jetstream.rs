@@ -1,7 +1,5 @@
 //! Acks for JetStream publishers, decided by the writer: ids, conditions, failures, kills.
 use super::*;
-use crate::nats::NatsAcks;
-use crate::republish::marks::origin::message_id;
 use bascule_log::{FileOver, OpenMode, Storage, StorageFile, StorageOver};
 use bascule_wire::jetstream::Refusal;
 use parking_lot::{Condvar, Mutex};

@@ -6,9 +6,8 @@ mod life;
 
 use super::commit::now_ns;
 use super::*;
-use crate::context::Shared;
-use crate::context::SharedRef;
-use crate::events::{Event, PartitionChange};
+use crate::encryption::Masters;
+use crate::events::{Event, Events, PartitionChange};
 use crate::limits::Limits;
 use bascule_log::ReadMode;
 use bascule_log::{GroupCommitter, OsStorage, Recovery};
@@ -28,15 +27,34 @@ type Outcome = Result<Committed, AppendError>;
 /// A data directory and what a broker has around its partitions.
 struct Home {
     folder: tempfile::TempDir,
-    shared: SharedRef,
+    context: Arc<PartitionContext>,
     committer: Arc<GroupCommitter>,
 }
 
+/// Republishes nothing.
+#[derive(Debug)]
+struct NoObserver;
+
+impl CommitObserver for NoObserver {
+    fn on_commit(&self, _: &Partition, _: &mut dyn Iterator<Item = CommittedAppend<'_>>) {}
+}
+
+fn context(limits: Limits, masters: Masters) -> Arc<PartitionContext> {
+    let events = Arc::new(Events::new(65_536).unwrap());
+    let observer = Arc::new(NoObserver);
+    let context = PartitionContext::new(limits, events, Arc::default(), masters, observer);
+    Arc::new(context)
+}
+
 impl Home {
+    fn masters(&mut self, masters: Masters) {
+        self.context = context(self.context.limits, masters);
+    }
+
     fn new(limits: Limits) -> Self {
         Self {
             folder: tempfile::tempdir().unwrap(),
-            shared: Arc::new(Shared::new("c", "b", "n", limits).unwrap()),
+            context: context(limits, Masters::default()),
             committer: GroupCommitter::start(),
         }
     }
@@ -47,7 +65,7 @@ impl Home {
 
     fn open(&self, spec: PartitionSpec) -> (Partition, Option<Recovery>) {
         Partition::open(
-            &self.shared,
+            &self.context,
             spec,
             &self.directory(),
             &self.committer,
@@ -69,7 +87,7 @@ impl Home {
             Event::Partition { change, .. } => *change == wanted,
             _ => false,
         };
-        let events = self.shared.events.poll(usize::MAX);
+        let events = self.context.events.poll(usize::MAX);
         events.iter().filter(|event| is_wanted(event)).count()
     }
 }

@@ -1,11 +1,10 @@
-//! NATS headers that mean something to us: the origin of a copy, and message ids.
+//! The headers that mark a copy, and where it is from.
 use bytes::Bytes;
 
 /// Header of copies: `cluster/incarnation/partition/offset`, the last three decimal.
 pub(crate) const ORIGIN_HEADER: &str = "Bascule-Origin";
 /// Header of copies that may come back to the stream they are from: what [`crate::republish::marks::seal`] makes of the copy.
 pub(crate) const SEAL_HEADER: &str = "Bascule-Seal";
-const MESSAGE_ID_HEADER: &str = "Nats-Msg-Id";
 
 /// Whether a header is one by which a broker marks a copy.
 pub(crate) fn is_mark(name: &[u8]) -> bool {
@@ -43,31 +42,12 @@ fn number(text: &str) -> Option<u64> {
     text.parse().ok().filter(|_| is_decimal)
 }
 
-/// Id of a message that has a `Nats-Msg-Id`, otherwise 0. Of several the first counts, as with JetStream.
-pub(crate) fn message_id(headers: &Headers) -> u128 {
-    values(headers, MESSAGE_ID_HEADER)
-        .next()
-        .filter(|id| !id.is_empty())
-        .map_or(0, |id| hash_message_id(id))
-}
-
 /// Values of the headers with that name; names of NATS headers are case-sensitive.
 fn values<'a>(headers: &'a Headers, name: &str) -> impl Iterator<Item = &'a Bytes> {
     headers
         .iter()
         .filter(move |(other, _)| &other[..] == name.as_bytes())
         .map(|(_, value)| value)
-}
-
-/// The stable 128-bit FNV-1a hash of a message id; never 0, which means "none".
-pub(crate) fn hash_message_id(id: &[u8]) -> u128 {
-    const BASIS: u128 = 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d;
-    const PRIME: u128 = 0x0000_0000_0100_0000_0000_0000_0000_013b;
-    id.iter()
-        .fold(BASIS, |hash, byte| {
-            (hash ^ u128::from(*byte)).wrapping_mul(PRIME)
-        })
-        .max(1)
 }
 
 /// Partitions of one creation of a stream have incarnations that differ in their lowest bits only
@@ -124,28 +104,5 @@ mod tests {
         ] {
             assert_eq!(origin(&headers("Bascule-Origin", bad)), None, "{bad:?}");
         }
-    }
-
-    #[test]
-    fn message_ids_are_hashed_as_published_vectors_say() {
-        // FNV-1a 128 of "" is the offset basis; of "a" and "foobar" as in the reference test suite.
-        assert_eq!(
-            hash_message_id(b""),
-            0x6c62_272e_07bb_0142_62b8_2175_6295_c58d
-        );
-        assert_eq!(
-            hash_message_id(b"a"),
-            0xd228_cb69_6f1a_8caf_7891_2b70_4e4a_8964
-        );
-        assert_eq!(
-            hash_message_id(b"foobar"),
-            0x343e_1662_793c_64bf_6f0d_3597_ba44_6f18
-        );
-        assert_eq!(
-            message_id(&headers("Nats-Msg-Id", "a")),
-            hash_message_id(b"a")
-        );
-        assert_eq!(message_id(&[]), 0);
-        assert_eq!(message_id(&headers("Nats-Msg-Id", "")), 0);
     }
 }

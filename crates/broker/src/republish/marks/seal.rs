@@ -1,8 +1,8 @@
 //! What proves that a copy is this broker's own. Copies of a stream with a queue group come back to it, and are left out by
 //! their origin; since any publisher can write that header, only a copy with a valid seal is left out, so a forged or
 //! repeated header with other content cannot keep a message out of a stream.
+use super::origin::{ORIGIN_HEADER, SEAL_HEADER, is_mark};
 use crate::nats::client::headers::without_blanks;
-use crate::republish::marks::origin::{ORIGIN_HEADER, SEAL_HEADER, is_mark};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use bytes::Bytes;

@@ -1,5 +1,4 @@
 //! Records that were to be published and were not stored, by error code.
-use crate::partition::{AppendError, Committed};
 use bascule_wire::ErrorCode;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -43,22 +42,8 @@ impl PublishErrors {
         }
     }
 
-    /// Counts what an append of `records` did not store.
-    pub(crate) fn count(&self, outcome: &Result<Committed, AppendError>, records: usize) {
-        match outcome {
-            Err(error) => self.add(error.code(), records as u64),
-            Ok(committed) => {
-                for rejected in &committed.rejected {
-                    if let Some(code) = rejected.reason.code() {
-                        self.add(code, 1);
-                    }
-                }
-            }
-        }
-    }
-
     /// Labels without braces, and the count of each exported code.
-    pub(super) fn series(&self) -> Vec<(String, u64)> {
+    pub(crate) fn series(&self) -> Vec<(String, u64)> {
         let counters = EXPORTED.iter().filter_map(|code| {
             let counter = self.0.get(*code as usize)?;
             Some((code, counter.load(Ordering::Relaxed)))
@@ -72,7 +57,6 @@ impl PublishErrors {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::partition::{RejectReason, Rejected};
 
     #[test]
     fn each_code_has_a_counter_of_its_own() {
@@ -84,31 +68,5 @@ mod tests {
         let values: Vec<u64> = series.iter().map(|(_, value)| *value).collect();
         assert_eq!(values, (1..=19).collect::<Vec<u64>>());
         assert_eq!(series[0].0, "code=\"invalid_argument\"");
-    }
-
-    #[test]
-    fn refused_appends_count_all_their_records_and_duplicates_are_no_errors() {
-        let errors = PublishErrors::default();
-        errors.count(&Err(AppendError::Full), 7);
-        let rejected = |index, reason| Rejected { index, reason };
-        let committed = Committed {
-            base_offset: 0,
-            timestamp: 0,
-            commit_timestamp: 0,
-            count: 1,
-            rejected: vec![
-                rejected(0, RejectReason::TooLarge),
-                rejected(2, RejectReason::Duplicate(3)),
-            ],
-            duplicate: false,
-        };
-        errors.count(&Ok(committed), 3);
-        let counted: Vec<_> = errors
-            .series()
-            .into_iter()
-            .filter(|(_, n)| *n > 0)
-            .collect();
-        let expected = [("code=\"disk_full\"", 7), ("code=\"too_large\"", 1)];
-        assert_eq!(counted, expected.map(|(labels, n)| (labels.to_owned(), n)));
     }
 }

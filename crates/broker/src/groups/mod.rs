@@ -2,6 +2,10 @@
 //!
 //! The control plane numbers the versions of each group. A member that has seen the present one waits here, at most for
 //! the time that its request names, until there is another; then its request is forwarded.
+mod members;
+
+pub(crate) use members::{Members, Membership};
+
 use parking_lot::Mutex;
 use prost::Message;
 use std::collections::HashMap;

@@ -23,7 +23,7 @@ struct Present {
 
 /// The right to read, until another member of the group takes it.
 #[derive(Debug)]
-pub(super) struct Membership {
+pub(crate) struct Membership {
     members: Arc<Mutex<HashMap<Key, Present>>>,
     key: Key,
     alive: watch::Receiver<()>,
@@ -31,7 +31,7 @@ pub(super) struct Membership {
 
 impl Members {
     /// Whether a member of `epoch` may read now.
-    pub(super) fn admits(&self, incarnation: u64, group: &str, epoch: u64) -> bool {
+    pub(crate) fn admits(&self, incarnation: u64, group: &str, epoch: u64) -> bool {
         let members = self.0.lock();
         members
             .get(&(incarnation, group.to_owned()))
@@ -39,7 +39,7 @@ impl Members {
     }
 
     /// Takes the place of the group's present member, whose subscription ends; `None` when that one has a higher epoch.
-    pub(super) fn join(&self, incarnation: u64, group: &str, epoch: u64) -> Option<Membership> {
+    pub(crate) fn join(&self, incarnation: u64, group: &str, epoch: u64) -> Option<Membership> {
         let key = (incarnation, group.to_owned());
         let mut members = self.0.lock();
         if members
@@ -67,12 +67,12 @@ impl Members {
 
 impl Membership {
     /// Whether another member has taken the place.
-    pub(super) fn is_superseded(&self) -> bool {
+    pub(crate) fn is_superseded(&self) -> bool {
         self.alive.has_changed().is_err()
     }
 
     /// Waits until another member takes the place.
-    pub(super) async fn superseded(&mut self) {
+    pub(crate) async fn superseded(&mut self) {
         // Nothing is ever sent: an error is the end of the sender.
         while self.alive.changed().await.is_ok() {}
     }

@@ -34,7 +34,7 @@ impl Reported {
     }
 
     /// Name and value of each.
-    pub(super) fn values(&self) -> impl Iterator<Item = (&'static str, u64)> {
+    pub(crate) fn values(&self) -> impl Iterator<Item = (&'static str, u64)> {
         NAMES.into_iter().zip(*self.0.lock())
     }
 }

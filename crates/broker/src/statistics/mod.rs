@@ -1,5 +1,13 @@
 //! Counters and gauges of the data plane; names and meaning in `specs/metrics.toml`.
-use crate::metrics::{CallCounts, PublishErrors};
+mod calls;
+mod publish_errors;
+mod reported;
+
+pub use calls::CallCounts;
+pub(crate) use calls::Method;
+pub use publish_errors::PublishErrors;
+pub(crate) use reported::Reported;
+
 use bascule_log::Histogram;
 use std::sync::atomic::{AtomicU64, Ordering};
 

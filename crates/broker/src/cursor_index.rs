@@ -17,7 +17,7 @@ const LOCKS: usize = 64;
 
 /// Where a reader stands, and in which history.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Position {
+pub(crate) struct Position {
     pub offset: i64,
     pub incarnation: u64,
     /// Epoch of the group that stored it; 0 = none.
@@ -35,7 +35,7 @@ pub(crate) struct CursorIndexes {
 
 /// What is known of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Found {
+pub(crate) struct Found {
     pub position: Option<Position>,
     /// Records that are not a position, and were not reported before.
     pub strange: u64,
@@ -53,12 +53,12 @@ impl Default for CursorIndexes {
 
 impl CursorIndexes {
     /// Positions that are stored, as far as their partitions were asked since the start.
-    pub(super) fn known(&self) -> usize {
+    pub(crate) fn known(&self) -> usize {
         self.known.load(Ordering::Relaxed)
     }
 
     /// Held by whoever decides about a key by its position and stores another.
-    pub(super) async fn lock(&self, key: &str) -> OwnedMutexGuard<()> {
+    pub(crate) async fn lock(&self, key: &str) -> OwnedMutexGuard<()> {
         let place = crc32(key.as_bytes()) as usize % LOCKS;
         match self.locks.get(place) {
             Some(lock) => lock.clone().lock_owned().await,
@@ -76,7 +76,7 @@ impl CursorIndexes {
     ///
     /// # Errors
     /// One sentence, when the log cannot be read.
-    pub(super) async fn find(&self, partition: &Partition, key: &str) -> Result<Found, String> {
+    pub(crate) async fn find(&self, partition: &Partition, key: &str) -> Result<Found, String> {
         let index = self.of(partition.identity().incarnation);
         let mut index = index.lock_owned().await;
         let (reader, committed) = (partition.reader(), partition.reader().high_watermark());
@@ -102,7 +102,7 @@ impl CursorIndexes {
     ///
     /// # Errors
     /// One sentence, when the log cannot be read.
-    pub(super) fn beginning_with(
+    pub(crate) fn beginning_with(
         &self,
         partition: &Partition,
         prefix: &str,

@@ -1,0 +1,18 @@
+//! The broker's side of NATS, the same for all sessions.
+use crate::events::Events;
+use crate::statistics::Statistics;
+use std::sync::Arc;
+
+/// Who the broker is on NATS, and what it reports to.
+#[derive(Clone, Debug)]
+#[allow(missing_docs)]
+pub struct NatsContext {
+    pub cluster_id: String,
+    pub broker_id: String,
+    /// Prefix of internal NATS subjects.
+    pub namespace: String,
+    /// `limits.nats_pending_bytes`.
+    pub pending_bytes: usize,
+    pub events: Arc<Events>,
+    pub statistics: Arc<Statistics>,
+}

@@ -1,0 +1,50 @@
+//! What the partitions of a broker share.
+use super::{CommitObserver, IdBudget};
+use crate::encryption::Masters;
+use crate::events::Events;
+use crate::limits::Limits;
+use crate::space::Space;
+use crate::statistics::Statistics;
+use std::sync::Arc;
+use tokio::sync::Semaphore;
+
+/// Budgets, counters and what a partition reports to.
+#[derive(Debug)]
+pub struct PartitionContext {
+    pub(crate) limits: Limits,
+    pub(crate) events: Arc<Events>,
+    pub(crate) statistics: Arc<Statistics>,
+    /// The keys that wrap the streams' data keys.
+    pub(crate) masters: Masters,
+    /// Republishes committed records.
+    pub(crate) observer: Arc<dyn CommitObserver>,
+    /// Whether the data directory has space.
+    pub(crate) space: Space,
+    /// Budget for waiting and uncommitted appends of all partitions, bytes.
+    pub inflight: Arc<Semaphore>,
+    /// Memory for message ids.
+    pub(crate) message_ids: IdBudget,
+}
+
+impl PartitionContext {
+    /// Unused budgets, and these collaborators.
+    pub fn new(
+        limits: Limits,
+        events: Arc<Events>,
+        statistics: Arc<Statistics>,
+        masters: Masters,
+        observer: Arc<dyn CommitObserver>,
+    ) -> Self {
+        let inflight = limits.inflight_bytes.min(Semaphore::MAX_PERMITS);
+        Self {
+            limits,
+            events,
+            statistics,
+            masters,
+            observer,
+            space: Space::default(),
+            inflight: Arc::new(Semaphore::new(inflight)),
+            message_ids: IdBudget::new(limits.nats_message_id_bytes),
+        }
+    }
+}
