@@ -1,6 +1,6 @@
 //! The Liftbridge API, package `proto` (liftbridge §2, `specs/proto/liftbridge.proto`).
 //!
-//! [`messages`] has every message as a prost struct. The hot ones go by hand, straight from and to bytes: [`publish`] reads
+//! [`messages`] has the messages that Rust reads or writes as prost structs. The hot ones go by hand, straight from and to bytes: [`publish`] reads
 //! requests as slices of the received bytes, [`acks`] writes `PublishResponse` frames, [`delivery`] writes `Message`
 //! frames from batch columns. Each has the client's side too. A *frame* is a gRPC message with its 5-byte prefix.
 //! [`headers`] has what they share about headers, [`cursors`] what is kept of cursors.
