@@ -1,14 +1,10 @@
 """The sections of a broker's settings. Each field has a default, a range and a description; all are immutable."""
 
-import re
 from pathlib import Path
-from typing import Annotated, Final, Literal, Self
-from urllib.parse import urlsplit
+from typing import Final, Literal, Self
 
 from pydantic import (
-    AfterValidator,
     BaseModel,
-    BeforeValidator,
     ConfigDict,
     Field,
     SecretStr,
@@ -16,9 +12,8 @@ from pydantic import (
     model_validator,
 )
 
-from bascule._paths import parse_path
-from bascule._units import parse_bytes, parse_duration_ms
 from bascule.config.listening import HttpSettings, MetricsSettings
+from bascule.config.value_types import ByteCount, FilePath, Milliseconds, NatsUrl, Tokens
 
 __all__ = [
     "ENVIRONMENT_KEY",
@@ -48,43 +43,8 @@ ENVIRONMENT_KEY: Final = "LIFTBRIDGE_ENCRYPTION_KEY"
 ENVIRONMENT_KEY_ID: Final = "liftbridge"
 """Id of that master key."""
 
-MAX_TOKENS_BYTES: Final = 255
-NATS_SCHEMES: Final = ("nats", "tls")
 SECRETS: Final = frozenset({"nats.password"})
 """Settings whose value is never shown."""
-
-
-def check_nats_url(value: str) -> str:
-    """Return `value` if it is the URL of a NATS server: `nats://`, `tls://` or no scheme, then host and port."""
-    try:
-        url = urlsplit(value if "://" in value else f"nats://{value}")
-        fits = url.scheme in NATS_SCHEMES and url.hostname and url.port != 0 and not re.search(r"\s", value)
-    except ValueError:
-        fits = False
-    if not fits:
-        raise ValueError(
-            'not the URL of a NATS server: write one like "nats://10.0.0.5:4222" or "tls://nats.example.org"'
-        )
-    return value
-
-
-def check_tokens(value: str) -> str:
-    """Return `value` if it can be part of a NATS subject."""
-    if any(not re.fullmatch(r"[^\s*>\x00-\x1f\x7f]+", token) for token in value.split(".")) or (
-        len(value.encode()) > MAX_TOKENS_BYTES
-    ):
-        raise ValueError(
-            "it is part of NATS subjects: write tokens joined by dots, without white space, * and >, of at most "
-            f"{MAX_TOKENS_BYTES} bytes"
-        )
-    return value
-
-
-NatsUrl = Annotated[str, AfterValidator(check_nats_url)]
-Tokens = Annotated[str, AfterValidator(check_tokens)]
-Milliseconds = Annotated[int, BeforeValidator(parse_duration_ms), Field(ge=0)]
-ByteCount = Annotated[int, BeforeValidator(parse_bytes), Field(ge=0)]
-FilePath = Annotated[Path, BeforeValidator(parse_path)]
 
 
 class _Section(BaseModel):
