@@ -2,14 +2,14 @@
 use crate::input::Input;
 use crate::memory::Memory;
 use bascule_log::fuzz;
-use bascule_log::{Error, GroupCommitter, Identity, Log, LogOptions, ReadError, ReadMode};
+use bascule_log::{Error, GroupCommitter, Log, LogId, LogOptions, ReadError, ReadMode};
 use bascule_record::{Batch, BatchBuilder, BatchLimits, Batches, Codec, Producer, RecordRef};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock};
 
 /// Whose files all inputs are.
-const IDENTITY: Identity = Identity {
+const IDENTITY: LogId = LogId {
     incarnation: 7,
     partition: 2,
 };

@@ -3,7 +3,7 @@
 //!
 //! `cargo bench -p bascule-log --bench compaction`; the log is made in `BASCULE_BENCH_DIR`, or in the temporary directory.
 #![allow(clippy::unwrap_used)] // a bench that cannot go on should stop
-use bascule_log::{Compaction, GroupCommitter, Identity, Log, LogOptions};
+use bascule_log::{Compaction, GroupCommitter, Log, LogId, LogOptions};
 use bascule_record::{BatchBuilder, BatchLimits, Codec, RecordRef, SealedBatch};
 use std::path::PathBuf;
 use std::sync::mpsc;
@@ -66,7 +66,7 @@ fn main() {
         std::env::var_os("BASCULE_BENCH_DIR").map_or_else(std::env::temp_dir, PathBuf::from);
     let home = tempfile::tempdir_in(parent).unwrap();
     let committer = GroupCommitter::start();
-    let identity = Identity {
+    let identity = LogId {
         incarnation: 1,
         partition: 0,
     };

@@ -4,7 +4,7 @@
 //! `cargo bench -p bascule-log --bench dirty` (or `--profile fast`). The directory is the system's temporary one, or
 //! `BASCULE_BENCH_DIR`. Write amplification is bytes written to segments and journal for each byte of batches.
 #![allow(clippy::unwrap_used)] // a bench that cannot go on should stop
-use bascule_log::{GroupCommitter, Identity, Log, LogOptions, OsStorage, WalOptions};
+use bascule_log::{GroupCommitter, Log, LogId, LogOptions, OsStorage, WalOptions};
 use bascule_record::{BatchBuilder, BatchLimits, Codec, RecordRef, SealedBatch};
 use std::path::Path;
 use std::sync::{Arc, mpsc};
@@ -52,7 +52,7 @@ fn run(home: &Path, partitions: usize, in_flight: usize, from: Option<usize>) {
     let committer = start(home, from);
     let mut logs: Vec<Log> = (0..partitions)
         .map(|i| {
-            let identity = Identity {
+            let identity = LogId {
                 incarnation: i as u64 + 1,
                 partition: 0,
             };

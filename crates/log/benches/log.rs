@@ -3,7 +3,7 @@
 //! `cargo bench -p bascule-log` (or `--profile fast`). The directory is the system's temporary one, or `BASCULE_BENCH_DIR`.
 //! Each part takes about a second; times include everything from the append to the callback.
 #![allow(clippy::unwrap_used, clippy::expect_used)] // a bench that cannot go on should stop
-use bascule_log::{Durability, GroupCommitter, Identity, Log, LogOptions, ReadMode};
+use bascule_log::{Durability, GroupCommitter, Log, LogId, LogOptions, ReadMode};
 use bascule_record::{BatchBuilder, BatchLimits, Batches, Codec, RecordRef, SealedBatch};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -77,7 +77,7 @@ fn sealed(builder: &mut BatchBuilder, records: usize) -> SealedBatch {
 }
 
 fn create(directory: &Path, committer: &Arc<GroupCommitter>, durability: Durability) -> Log {
-    let identity = Identity {
+    let identity = LogId {
         incarnation: 1,
         partition: 0,
     };

@@ -4,7 +4,7 @@
 //! `cargo bench -p bascule-log --bench verify`; the logs are made in `BASCULE_BENCH_DIR`, or in the temporary directory.
 #![allow(clippy::unwrap_used)] // a bench that cannot go on should stop
 use bascule_log::integrity::verify;
-use bascule_log::{Durability, GroupCommitter, Identity, Log, LogOptions, OsStorage};
+use bascule_log::{Durability, GroupCommitter, Log, LogId, LogOptions, OsStorage};
 use bascule_record::{BatchBuilder, BatchLimits, Codec, RecordRef};
 use std::path::PathBuf;
 use std::time::Instant;
@@ -19,7 +19,7 @@ fn main() {
         std::env::var_os("BASCULE_BENCH_DIR").map_or_else(std::env::temp_dir, PathBuf::from);
     for (records, bytes) in SHAPES {
         let home = tempfile::tempdir_in(&parent).unwrap();
-        let identity = Identity {
+        let identity = LogId {
             incarnation: 1,
             partition: 0,
         };
@@ -65,7 +65,7 @@ fn options() -> LogOptions {
     }
 }
 
-fn fill(path: &std::path::Path, identity: Identity, records: usize, bytes: usize) {
+fn fill(path: &std::path::Path, identity: LogId, records: usize, bytes: usize) {
     let committer = GroupCommitter::start();
     let mut log = Log::create(path, identity, options(), &committer).unwrap();
     let mut builder = BatchBuilder::new(BatchLimits {

@@ -3,7 +3,7 @@ use crate::commit::group_committer::SyncRequest;
 use crate::io::disk::SyncFile;
 use crate::io::preallocate::Preallocation;
 use crate::io::storage::{OpenMode, OsStorage, Storage};
-use crate::{Durability, Error, GroupCommitter, Identity, IoOp, Log, LogOptions, ReadMode};
+use crate::{Durability, Error, GroupCommitter, IoOp, Log, LogId, LogOptions, ReadMode};
 use bascule_record::{BatchBuilder, BatchLimits, Codec, RecordRef, SealedBatch};
 use std::path::Path;
 use std::sync::{Arc, mpsc};
@@ -19,7 +19,7 @@ fn batch() -> SealedBatch {
 }
 
 fn create(directory: &Path, committer: &Arc<GroupCommitter>) -> Log {
-    let identity = Identity {
+    let identity = LogId {
         incarnation: 1,
         partition: 0,
     };
@@ -85,7 +85,7 @@ fn after_a_failed_sync_nothing_is_acked_from_the_directory() {
     assert!(matches!(log.close(), Err(Error::Failed { .. })));
     let other = Log::open(
         &home.path().join("1"),
-        Identity {
+        LogId {
             incarnation: 1,
             partition: 0,
         },

@@ -1,5 +1,5 @@
 //! The bytes on disk, against vectors made by another program from the tables in `specs/formats/segment.md`.
-use crate::Identity;
+use crate::LogId;
 use crate::io::storage::OsStorage;
 use crate::segment::epochs::EpochTable;
 use crate::segment::index::{self, IndexEntry, SparseIndex, Summary};
@@ -9,7 +9,7 @@ use crate::state::producers::{KEPT_NS, MAX_PRODUCERS, Producers};
 use bascule_record::{Batch, BatchBuilder, BatchLimits, Codec, Header, Producer, RecordRef, Stamp};
 use std::fs;
 
-const IDENTITY: Identity = Identity {
+const IDENTITY: LogId = LogId {
     incarnation: 0x1122_3344_5566_7788,
     partition: 5,
 };
@@ -102,7 +102,7 @@ fn checkpoint_slots_are_written_in_turn_and_the_newer_valid_one_counts() {
             .last()
     };
     assert_eq!(read(), Some(third));
-    let foreign = Identity {
+    let foreign = LogId {
         partition: 6,
         ..IDENTITY
     };

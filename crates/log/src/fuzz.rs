@@ -5,10 +5,10 @@ use crate::segment::index;
 use crate::segment::preamble::Preamble;
 use crate::state::checkpoint;
 use crate::state::producers::Producers;
-use crate::{Identity, wal};
+use crate::{LogId, wal};
 
 /// An `.idx` file: next offset and number of entries.
-pub fn index(bytes: &[u8], identity: Identity, base_offset: u64) -> Option<(u64, usize)> {
+pub fn index(bytes: &[u8], identity: LogId, base_offset: u64) -> Option<(u64, usize)> {
     let (summary, entries) = index::read(bytes, identity, base_offset)?;
     let _ = entries.floor(summary.next_offset);
     let _ = entries.floor_time(summary.last_timestamp);
@@ -16,7 +16,7 @@ pub fn index(bytes: &[u8], identity: Identity, base_offset: u64) -> Option<(u64,
 }
 
 /// A slot of a checkpoint: whether it counts.
-pub fn checkpoint_slot(bytes: &[u8], identity: Identity) -> bool {
+pub fn checkpoint_slot(bytes: &[u8], identity: LogId) -> bool {
     checkpoint::parse_slot(bytes, identity).is_some()
 }
 
@@ -42,7 +42,7 @@ pub fn wal_end_marker(bytes: &[u8]) -> bool {
 }
 
 /// The entries of an `epochs` file.
-pub fn epochs(bytes: &[u8], identity: Identity) -> Vec<(u64, u64)> {
+pub fn epochs(bytes: &[u8], identity: LogId) -> Vec<(u64, u64)> {
     epochs::parse(bytes, identity)
 }
 
@@ -52,7 +52,7 @@ pub fn preamble(bytes: &[u8]) -> bool {
 }
 
 /// A `producers` file, read and written again.
-pub fn producers(bytes: &[u8], identity: Identity) -> Option<Vec<u8>> {
+pub fn producers(bytes: &[u8], identity: LogId) -> Option<Vec<u8>> {
     let (producers, offset) = Producers::read(bytes, identity)?;
     Some(producers.to_bytes(identity, offset))
 }

@@ -37,7 +37,7 @@ pub use io::storage::{FileOver, OpenMode, OsStorage, Storage, StorageFile, Stora
 pub use log::{Committed, Log};
 pub use maintain::compact::{Compacted, Compaction, CompactionReport, Subject};
 pub use maintain::retention::DeletedLogs;
-pub use options::{Durability, Identity, LogOptions, Retention};
+pub use options::{Durability, LogId, LogOptions, Retention};
 pub use read::cursor::Cursor;
 pub use read::error::ReadError;
 pub use read::lookup::Predecessor;

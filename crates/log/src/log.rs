@@ -11,7 +11,7 @@ use crate::segment::epochs::EpochTable;
 use crate::segment::{NO_TIME, Segment};
 use crate::state::checkpoint::CheckpointFile;
 use crate::state::compaction::Compacting;
-use crate::state::index_snapshot::Noted;
+use crate::state::index_snapshot::SnapshotState;
 use crate::state::producers::Producers;
 use crate::state::removed::Removed;
 use crate::state::shared::Shared;
@@ -21,7 +21,7 @@ use crate::{
     SequenceError,
 };
 use bascule_record::crypt::{KeyRing, Sealer};
-use bascule_record::planted;
+use bascule_record::planted_bug::{self, PlantedBug};
 use bascule_record::{Header, Producer, SealedBatch, Stamp};
 use bytes::Bytes;
 use parking_lot::Mutex;
@@ -64,7 +64,7 @@ pub struct Log {
     pub(crate) chain: u32,
     /// Where it lies in the active segment, when that has one and it is known.
     pub(crate) last_batch: Option<u64>,
-    pub(crate) noted: Noted,
+    pub(crate) noted: SnapshotState,
     pub(crate) epochs: EpochTable,
     pub(crate) producers: Producers,
     pub(crate) checkpoint: Arc<Mutex<CheckpointFile>>,
@@ -265,7 +265,7 @@ impl Log {
             });
             return;
         }
-        if planted::is(1) {
+        if planted_bug::is_active(PlantedBug::AckBeforeSync) {
             self.shared.raise_durable_end(end);
             return done(Ok(end));
         }

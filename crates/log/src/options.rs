@@ -14,14 +14,14 @@ pub enum Durability {
 
 /// Which log this is. Stored in every batch and segment and checked on open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Identity {
+pub struct LogId {
     /// Unique id of this creation of the partition.
     pub incarnation: u64,
     /// Partition number.
     pub partition: u32,
 }
 
-impl Identity {
+impl LogId {
     /// The log that a batch belongs to.
     pub(crate) fn of(header: &Header) -> Self {
         Self {

@@ -183,7 +183,7 @@ fn nor_when_the_durable_point_lies_within_the_segment() {
 }
 
 #[test]
-fn nor_when_recovery_begins_at_a_landmark() {
+fn nor_when_recovery_begins_at_an_index_snapshot() {
     let options = LogOptions {
         segment_bytes: 1 << 20,
         ..LogOptions::default()

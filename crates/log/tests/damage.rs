@@ -129,7 +129,7 @@ fn swapped_and_stale_segments_are_noticed() {
 #[test]
 fn a_foreign_segment_costs_its_offsets_and_not_the_log() {
     let (home, other) = (closed(100, SEGMENT), Home::new());
-    let stranger = bascule_log::Identity {
+    let stranger = bascule_log::LogId {
         incarnation: 99,
         ..IDENTITY
     };

@@ -42,11 +42,11 @@ fn a_pair_that_is_no_action_is_refused_by_name() {
 #[test]
 #[ignore = "run by the tests above in a process of its own"]
 fn life_in_a_child() {
-    use bascule_log::{GroupCommitter, Identity, Log, LogOptions};
+    use bascule_log::{GroupCommitter, Log, LogId, LogOptions};
     bascule_log::failpoint::set_from_environment().unwrap();
     let home = tempfile::tempdir().unwrap();
     let committer = GroupCommitter::start();
-    let identity = Identity {
+    let identity = LogId {
         incarnation: 1,
         partition: 0,
     };

@@ -8,7 +8,7 @@ mod faulty;
 
 use bascule_log::integrity::Fault as DamageFault;
 use bascule_log::{
-    Error, GroupCommitter, Identity, Log, LogOptions, ReadError, ReadMode, Retention, WalOptions,
+    Error, GroupCommitter, Log, LogId, LogOptions, ReadError, ReadMode, Retention, WalOptions,
 };
 use bascule_record::{Batch, BatchBuilder, BatchLimits, Batches, Codec, RecordRef, SealedBatch};
 use faulty::{Fault, Faulty, Kind};
@@ -16,7 +16,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-const IDENTITY: Identity = Identity {
+const IDENTITY: LogId = LogId {
     incarnation: 1,
     partition: 0,
 };

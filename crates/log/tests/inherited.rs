@@ -5,9 +5,7 @@
 mod support;
 mod volatile;
 
-use bascule_log::{
-    Error, GroupCommitter, Identity, Log, LogOptions, Retention, Storage, WalOptions,
-};
+use bascule_log::{Error, GroupCommitter, Log, LogId, LogOptions, Retention, Storage, WalOptions};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -53,7 +51,7 @@ fn start(storage: &Volatile, journaled: bool) -> Result<Arc<GroupCommitter>, Err
 
 fn open(committer: &Arc<GroupCommitter>, incarnation: u64) -> Result<Log, Error> {
     let directory = home().join("partitions").join(incarnation.to_string());
-    let identity = Identity {
+    let identity = LogId {
         incarnation,
         partition: 0,
     };

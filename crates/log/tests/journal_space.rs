@@ -4,8 +4,8 @@ mod clocked;
 mod support;
 
 use bascule_log::{
-    FileOver, GroupCommitter, Identity, Log, OpenMode, OsStorage, Storage, StorageFile,
-    StorageOver, WalOptions,
+    FileOver, GroupCommitter, Log, LogId, OpenMode, OsStorage, Storage, StorageFile, StorageOver,
+    WalOptions,
 };
 use clocked::Clocked;
 use std::io;
@@ -19,7 +19,7 @@ const MINUTE_NS: i64 = 60_000_000_000;
 
 fn create(home: &Path, incarnation: u64, committer: &Arc<GroupCommitter>) -> Log {
     let directory = home.join("partitions").join(incarnation.to_string());
-    let identity = Identity {
+    let identity = LogId {
         incarnation,
         partition: 0,
     };

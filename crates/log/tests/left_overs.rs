@@ -6,7 +6,7 @@ mod support;
 
 use bascule_log::integrity::verify;
 use bascule_log::{
-    Compaction, CompactionReport, Error, GroupCommitter, Identity, Log, LogOptions, OsStorage,
+    Compaction, CompactionReport, Error, GroupCommitter, Log, LogId, LogOptions, OsStorage,
     Retention,
 };
 use bascule_record::{BatchBuilder, BatchLimits, Codec, RecordRef};
@@ -134,7 +134,7 @@ fn a_directory_is_another_logs_when_only_its_checkpoint_says_so() {
         names
     };
     let before = (names(), fs::read(&path).unwrap());
-    let other = Identity {
+    let other = LogId {
         incarnation: 8,
         ..IDENTITY
     };

@@ -1,7 +1,7 @@
 //! A log from creation to deletion: append, commit, roll, read, reopen.
 #![allow(clippy::unwrap_used)]
 mod support;
-use bascule_log::{DeletedLogs, Error, Identity, Log, LogOptions, ReadError, ReadMode};
+use bascule_log::{DeletedLogs, Error, Log, LogId, LogOptions, ReadError, ReadMode};
 use bascule_record::Producer;
 use support::*;
 
@@ -222,11 +222,11 @@ fn another_incarnation_or_partition_is_refused() {
     let home = Home::new();
     home.create(LogOptions::default()).close().unwrap();
     for identity in [
-        Identity {
+        LogId {
             incarnation: 8,
             ..IDENTITY
         },
-        Identity {
+        LogId {
             partition: 3,
             ..IDENTITY
         },
@@ -332,7 +332,7 @@ fn a_creation_that_was_cut_short_is_completed_by_the_next_open() {
 fn many_logs_commit_in_one_round() {
     let home = Home::new();
     let create = |i: u64| {
-        let identity = Identity {
+        let identity = LogId {
             incarnation: i,
             partition: 0,
         };

@@ -2,14 +2,14 @@
 #![allow(clippy::unwrap_used)] // a test that cannot go on fails
 mod recording;
 
-use bascule_log::{GroupCommitter, Identity, Log, LogOptions, Retention, WalOptions};
+use bascule_log::{GroupCommitter, Log, LogId, LogOptions, Retention, WalOptions};
 use bascule_record::{BatchBuilder, BatchLimits, Codec, RecordRef, SealedBatch};
 use recording::Recording;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-const IDENTITY: Identity = Identity {
+const IDENTITY: LogId = LogId {
     incarnation: 1,
     partition: 0,
 };
@@ -136,7 +136,7 @@ fn what_is_before_a_frame_of_the_journal_is_synced_before_the_frame_is() {
     let committer = GroupCommitter::stepped_with_wal(storage.clone(), journal).unwrap();
     let create = |incarnation: u64, options: &LogOptions| {
         let directory = home.path().join(incarnation.to_string());
-        let identity = Identity {
+        let identity = LogId {
             incarnation,
             ..IDENTITY
         };

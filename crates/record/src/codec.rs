@@ -1,7 +1,7 @@
 //! Payload compression: LZ4 blocks and Zstandard frames, both with a bound given by the header.
 //!
 //! Compression contexts of Zstandard are kept per thread, since making one costs more than a small batch.
-use crate::planted;
+use crate::planted_bug::{self, PlantedBug};
 use std::cell::RefCell;
 use zstd::bulk::{Compressor, Decompressor};
 
@@ -87,7 +87,9 @@ impl Codec {
                 let written = lz4_flex::block::decompress_into(stored, &mut raw).ok()?;
                 (raw, written)
             }
-            Self::Zstd if planted::is(27) => return zstd::decode_all(stored).ok(),
+            Self::Zstd if planted_bug::is_active(PlantedBug::DecompressionUnbounded) => {
+                return zstd::decode_all(stored).ok();
+            }
             Self::Zstd => {
                 let declared = zstd::zstd_safe::get_frame_content_size(stored).ok()?;
                 // None: the frame does not say. Further frames may follow, so less is possible.

@@ -16,7 +16,7 @@ mod error;
 mod gather;
 mod header;
 mod layout;
-pub mod planted;
+pub mod planted_bug;
 mod rewrite;
 mod seal;
 mod subjects;

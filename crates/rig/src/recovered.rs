@@ -1,9 +1,7 @@
 //! Opening the logs of a directory and writing down all that is in them.
 use crate::content::recognise;
 use crate::ledger::{Entry, Kind, Ledger};
-use bascule_log::{
-    Error, GroupCommitter, Identity, Log, LogOptions, LogReader, ReadError, ReadMode,
-};
+use bascule_log::{Error, GroupCommitter, Log, LogId, LogOptions, LogReader, ReadError, ReadMode};
 use bascule_record::{Batch, Batches, Header};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -30,7 +28,7 @@ pub fn open(
         ..Entry::default()
     };
     let opened = present_incarnation(directory, partition).and_then(|present| {
-        let identity = Identity {
+        let identity = LogId {
             incarnation: present.unwrap_or(new_incarnation),
             partition,
         };
@@ -92,7 +90,7 @@ fn present_incarnation(
 
 fn open_or_create(
     directory: &Path,
-    identity: Identity,
+    identity: LogId,
     options: LogOptions,
     committer: &Arc<GroupCommitter>,
 ) -> Result<(Log, u64, u32), Box<dyn std::error::Error>> {

@@ -5,15 +5,13 @@
 //! Prints one line: `<tear> <times> <exact>` for each way to tear, then sentences about the first failures.
 use crate::arguments::Arguments;
 use crate::content::{Chance, Name, recognise};
-use bascule_log::{
-    Error, GroupCommitter, Identity, Log, LogOptions, OsStorage, ReadMode, Recovery,
-};
+use bascule_log::{Error, GroupCommitter, Log, LogId, LogOptions, OsStorage, ReadMode, Recovery};
 use bascule_record::{Batch, Batches};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-const IDENTITY: Identity = Identity {
+const IDENTITY: LogId = LogId {
     incarnation: 1,
     partition: 0,
 };

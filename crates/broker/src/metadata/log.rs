@@ -3,7 +3,7 @@ use super::{behind_partitions, snapshot};
 use crate::events::{Event, Events, Level};
 use crate::partition::now_ns;
 use crate::private;
-use bascule_log::{GroupCommitter, Identity, Log, LogOptions, LogReader, ReadMode, Retention};
+use bascule_log::{GroupCommitter, Log, LogId, LogOptions, LogReader, ReadMode, Retention};
 use bascule_record::{Batch, BatchBuilder, BatchLimits, Batches, Codec, RecordRef};
 use bascule_wire::ErrorCode;
 use bytes::Bytes;
@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// The metadata log is not a stream: its identity is fixed.
-const IDENTITY: Identity = Identity {
+const IDENTITY: LogId = LogId {
     incarnation: 1,
     partition: 0,
 };

@@ -13,7 +13,7 @@ pub(crate) fn cautious_now_ns() -> i64 {
     let (began, guard) =
         CLOCK.get_or_init(|| (Instant::now(), Mutex::new(ClockGuard::new(now_ns(), 0))));
     let elapsed = i64::try_from(began.elapsed().as_nanos()).unwrap_or(i64::MAX);
-    guard.lock().believed(now_ns(), elapsed)
+    guard.lock().trusted_ns(now_ns(), elapsed)
 }
 
 /// Retention, then compaction; what waits for the disk happens on threads of the log.

@@ -1,7 +1,7 @@
 //! Partition specs as they cross the seam (`specs/formats/seam.md`).
 use crate::encryption::{DataKeySpec, Masters};
 use crate::names::{CURSORS, DEFAULT_NAMESPACE};
-use bascule_log::{Compaction, Durability, Identity, LogOptions, Retention, Subject};
+use bascule_log::{Compaction, Durability, LogId, LogOptions, Retention, Subject};
 use bascule_record::{BatchLimits, Codec};
 use bascule_wire::liftbridge::cursors;
 use serde::Deserialize;
@@ -121,8 +121,8 @@ pub enum NatsAcks {
 
 impl PartitionSpec {
     /// Which log it is.
-    pub fn log_identity(&self) -> Identity {
-        Identity {
+    pub fn log_identity(&self) -> LogId {
+        LogId {
             incarnation: self.incarnation,
             partition: self.number,
         }

@@ -252,7 +252,7 @@ impl Task {
         let reader = &self.partition.0.reader;
         let ends = (reader.high_watermark(), reader.log_start());
         let (is_new, commits) = (ends != self.checkpointed, ends.0 < reader.log_end());
-        let notes = is_new || self.writer.log.has_more_to_note();
+        let notes = is_new || self.writer.log.has_more_to_snapshot();
         if notes {
             self.checkpointed = ends;
             let done = self.writer.log.checkpoint();

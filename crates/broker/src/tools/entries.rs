@@ -3,7 +3,7 @@ use super::place::Target;
 use crate::engine::error::EngineError;
 use crate::metadata;
 use bascule_log::integrity::{self, BatchView, LogView, SegmentView};
-use bascule_log::{Identity, OsStorage};
+use bascule_log::{LogId, OsStorage};
 use bascule_record::Batch;
 use bytes::Bytes;
 use std::fs::File;
@@ -11,7 +11,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 /// The metadata log's identity.
-const IDENTITY: Identity = Identity {
+const IDENTITY: LogId = LogId {
     incarnation: 1,
     partition: 0,
 };

@@ -2,7 +2,7 @@
 use super::report;
 use crate::engine::directory::{check_manifest, lock_existing};
 use crate::engine::error::EngineError;
-use bascule_log::{Identity, WalOptions};
+use bascule_log::{LogId, WalOptions};
 use bascule_wire::ErrorCode;
 use serde_json::Value;
 use std::fs::{self, File};
@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 /// Bits of an incarnation that are the partition's number (`specs/formats/metadata.md`).
 const PARTITION_BITS: u32 = 16;
 /// Identity of the metadata log.
-const METADATA: Identity = Identity {
+const METADATA: LogId = LogId {
     incarnation: 1,
     partition: 0,
 };
@@ -19,7 +19,7 @@ const METADATA: Identity = Identity {
 /// One log.
 pub(super) struct LogPlace {
     pub directory: PathBuf,
-    pub identity: Identity,
+    pub identity: LogId,
 }
 
 impl LogPlace {
@@ -162,7 +162,7 @@ fn log_at(directory: &Path) -> Option<LogPlace> {
         METADATA
     } else {
         let incarnation: u64 = name.parse().ok()?;
-        Identity {
+        LogId {
             incarnation,
             partition: (incarnation & ((1 << PARTITION_BITS) - 1)) as u32,
         }

@@ -4,7 +4,7 @@ use super::place::LogPlace;
 use bascule_log::integrity::{
     BatchView, Damage, Finding, FindingKind, LogView, SegmentView, WalOnlyRange, WalVerified,
 };
-use bascule_log::{Identity, WalDamage, WalFault};
+use bascule_log::{LogId, WalDamage, WalFault};
 use serde_json::{Value, json};
 use std::path::Path;
 
@@ -188,7 +188,7 @@ pub(super) fn lost_in_journal(damage: &Damage) -> Value {
 /// Damage of the journal: all of it, or only what may concern one log. `lost`: the lost offsets of the logs.
 pub(super) fn journal_findings(
     journal: &WalVerified,
-    of: Option<Identity>,
+    of: Option<LogId>,
     lost: &[Damage],
 ) -> Vec<Value> {
     let concerns = |damage: &&WalDamage| {

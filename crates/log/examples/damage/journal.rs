@@ -6,7 +6,7 @@ use crate::frames::{self, JournalFile};
 use crate::power::{self, Cut, Power};
 use crate::prepare::{Template, push};
 use bascule_log::integrity::verify;
-use bascule_log::{Durability, GroupCommitter, Identity, Log, LogOptions, OsStorage, WalOptions};
+use bascule_log::{Durability, GroupCommitter, Log, LogId, LogOptions, OsStorage, WalOptions};
 use bascule_record::Codec;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -322,8 +322,8 @@ struct Maker {
 }
 
 impl Maker {
-    fn identity(&self, i: usize) -> Identity {
-        Identity {
+    fn identity(&self, i: usize) -> LogId {
+        LogId {
             incarnation: self.incarnation + i as u64,
             partition: 0,
         }

@@ -1,7 +1,7 @@
 //! The logs that are damaged: small, with everything a log can have on disk.
 use crate::Dice;
 use crate::apply::{Told, apply};
-use bascule_log::{Durability, GroupCommitter, Identity, Log, LogOptions, OsStorage, Retention};
+use bascule_log::{Durability, GroupCommitter, Log, LogId, LogOptions, OsStorage, Retention};
 use bascule_record::{BatchBuilder, BatchLimits, Codec, Producer, RecordRef};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use std::sync::{Arc, mpsc};
 /// A log as it lay on disk, with what is true of it.
 pub struct Template {
     pub name: &'static str,
-    pub identity: Identity,
+    pub identity: LogId,
     pub options: LogOptions,
     /// As it lies.
     pub now: PathBuf,
@@ -105,7 +105,7 @@ fn make(
     incarnation: u64,
     (name, segment_bytes, codec, close, keep): (&'static str, u64, Codec, bool, u64),
 ) -> Template {
-    let identity = Identity {
+    let identity = LogId {
         incarnation,
         partition: 0,
     };
@@ -178,7 +178,7 @@ fn make(
 #[allow(clippy::too_many_arguments)] // one line for each field
 fn template(
     name: &'static str,
-    identity: Identity,
+    identity: LogId,
     options: LogOptions,
     now: PathBuf,
     others: [PathBuf; 2],

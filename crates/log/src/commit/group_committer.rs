@@ -17,7 +17,7 @@ use crate::io::jobs::{JobSender, Jobs, Worker, join};
 use crate::io::storage::{OsStorage, Storage};
 use crate::wal::format::Cut;
 use crate::wal::{Wal, WalDamage, WalOptions};
-use crate::{Error, Identity, IoOp};
+use crate::{Error, IoOp, LogId};
 use parking_lot::Mutex;
 use std::path::Path;
 use std::sync::Arc;
@@ -212,7 +212,7 @@ impl GroupCommitter {
     ///
     /// # Errors
     /// [`Error::Io`]: then the directory has failed.
-    pub fn record_cut(&self, log: Identity, offset: u64, epoch: u64) -> Result<bool, Error> {
+    pub fn record_cut(&self, log: LogId, offset: u64, epoch: u64) -> Result<bool, Error> {
         self.check_usable()?;
         let Some(wal) = self.queue.wal() else {
             return Ok(true);

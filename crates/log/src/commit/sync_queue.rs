@@ -9,7 +9,7 @@ use crate::io::failure::Failure;
 use crate::io::files::Files;
 use crate::wal::{Wal, WalWrite};
 use crate::{Error, IoOp};
-use bascule_record::planted;
+use bascule_record::planted_bug::{self, PlantedBug};
 use parking_lot::{Condvar, Mutex};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
@@ -198,7 +198,7 @@ impl SyncQueue {
                     failpoint::pass("publish.synced");
                     self.synced_files.fetch_add(files as u64, Ordering::Relaxed);
                 }
-                Err(_) if planted::is(2) => {}
+                Err(_) if planted_bug::is_active(PlantedBug::SyncErrorIgnored) => {}
                 Err(error) => self.files.fail(&error),
             }
             let elapsed = started.elapsed();

@@ -6,12 +6,12 @@ use crate::io::storage::Storage;
 use crate::segment::epochs::EpochTable;
 use crate::segment::index;
 use crate::segment::resync::{Ending, Known};
-use crate::segment::scan::{Place, Scanner};
-use crate::segment::segment_file::{Source, find_sources_to_read};
+use crate::segment::scan::{LogPosition, Scanner};
+use crate::segment::segment_file::{SegmentFile, find_segment_files_to_read};
 use crate::state::checkpoint::{self, Checkpoint};
 use crate::state::producers::Producers;
 use crate::state::quarantine;
-use crate::{Error, Identity, IoOp};
+use crate::{Error, IoOp, LogId};
 use bascule_record::Header;
 use std::path::{Path, PathBuf};
 
@@ -86,11 +86,11 @@ impl LogView {
 pub fn inspect(
     storage: &dyn Storage,
     directory: &Path,
-    identity: Identity,
+    identity: LogId,
     from: u64,
     most: usize,
 ) -> Result<LogView, Error> {
-    let sources = find_sources_to_read(storage, directory)?;
+    let sources = find_segment_files_to_read(storage, directory)?;
     let known = quarantine::read(storage, directory, identity);
     let last = checkpoint::look(storage, directory, identity).and_then(|slots| slots.last);
     let producers = disk::read(storage, &directory.join("producers")).ok();
@@ -107,7 +107,7 @@ pub fn inspect(
         let next = sources.get(i + 1);
         let durable = last.map_or(0, |last| last.durable);
         let batches = &mut view.batches;
-        let mut visit = |place: &Place, header: &Header| {
+        let mut visit = |place: &LogPosition, header: &Header| {
             if header.next_offset() > from && batches.len() < most {
                 batches.push(BatchView {
                     position: place.position,
@@ -123,11 +123,11 @@ pub fn inspect(
 
 fn look_at(
     storage: &dyn Storage,
-    identity: Identity,
-    source: &Source,
-    next: Option<&Source>,
+    identity: LogId,
+    source: &SegmentFile,
+    next: Option<&SegmentFile>,
     durable: u64,
-    visit: &mut dyn FnMut(&Place, &Header),
+    visit: &mut dyn FnMut(&LogPosition, &Header),
 ) -> Result<SegmentView, Error> {
     let bytes = disk::read(storage, &source.path.with_extension("idx")).unwrap_or_default();
     let described = index::read(&bytes, identity, source.base_offset);
@@ -144,7 +144,7 @@ fn look_at(
         ends,
         durable,
     };
-    let start = Place::first(source.base_offset);
+    let start = LogPosition::first(source.base_offset);
     let (mut batches, mut records, mut timestamps) = (0, 0, None);
     let mut scanner = Scanner::new(&*source.file, source.len, identity);
     let walked = walk(&mut scanner, start, &course, &mut |place, header| {

@@ -8,7 +8,7 @@ use super::{Damage, Fault};
 use crate::io::storage::StorageFile;
 use crate::segment::Segment;
 use crate::segment::preamble::PREAMBLE_BYTES;
-use crate::segment::scan::{Place, Scanner};
+use crate::segment::scan::{LogPosition, Scanner};
 use crate::state::quarantine::Quarantine;
 use crate::state::shared::Shared;
 use crate::{LogReader, ReadError};
@@ -113,9 +113,9 @@ impl Run<'_> {
             ends: None,
             durable: u64::MAX,
         };
-        let start = Place {
+        let start = LogPosition {
             chain: segment.first_chain(chain),
-            ..Place::first(segment.base_offset)
+            ..LogPosition::first(segment.base_offset)
         };
         let (mut told, mut stopped) = (PREAMBLE_BYTES, false);
         let walked = walk(&mut scanner, start, &course, &mut |place, header| {

@@ -11,12 +11,12 @@ use crate::segment::epochs::EpochTable;
 use crate::segment::index::{self, SparseIndex, Summary};
 use crate::segment::preamble::{FORMAT_VERSION, PREAMBLE_BYTES};
 use crate::segment::resync::{Ending, Known};
-use crate::segment::scan::{Place, Scanner};
-use crate::segment::segment_file::{Source, find_sources_to_read, last_non_zero};
+use crate::segment::scan::{LogPosition, Scanner};
+use crate::segment::segment_file::{SegmentFile, find_segment_files_to_read, last_non_zero};
 use crate::state::checkpoint::{self, CHECKPOINT, Checkpoint};
-use crate::state::index_snapshot::Landmark;
+use crate::state::index_snapshot::IndexSnapshot;
 use crate::state::producers::Producers;
-use crate::{Error, Identity, IoOp};
+use crate::{Error, IoOp, LogId};
 use std::path::{Path, PathBuf};
 
 /// What kind of thing was found.
@@ -101,12 +101,8 @@ impl Verified {
 ///
 /// # Errors
 /// [`Error::Absent`] when there is neither a segment nor a checkpoint; [`Error::Io`].
-pub fn verify(
-    storage: &dyn Storage,
-    directory: &Path,
-    identity: Identity,
-) -> Result<Verified, Error> {
-    let mut sources = find_sources_to_read(storage, directory)?;
+pub fn verify(storage: &dyn Storage, directory: &Path, identity: LogId) -> Result<Verified, Error> {
+    let mut sources = find_segment_files_to_read(storage, directory)?;
     let checkpoint = checkpoint::look(storage, directory, identity);
     if sources.is_empty() && checkpoint.is_none() {
         return Err(Error::Absent {
@@ -121,16 +117,16 @@ pub fn verify(
     }
     let last_base = sources.last().map_or(0, |source| source.base_offset);
     if let Some(last) = &mut last
-        && let Some(landmark) = Landmark::find(storage, directory, identity, &sources, 0)
+        && let Some(snapshot) = IndexSnapshot::find(storage, directory, identity, &sources, 0)
     {
-        last.durable = last.durable.max(landmark.end_offset());
+        last.durable = last.durable.max(snapshot.end_offset());
     }
     let mut check = Check {
         storage,
         directory,
         identity,
         durable: last.map_or(last_base, |last| last.durable.max(last.log_start)),
-        place: Place::first(last.map_or(
+        place: LogPosition::first(last.map_or(
             sources.first().map_or(0, |first| first.base_offset),
             |last| last.log_start,
         )),
@@ -157,9 +153,9 @@ pub fn verify(
 struct Check<'a> {
     storage: &'a dyn Storage,
     directory: &'a Path,
-    identity: Identity,
+    identity: LogId,
     durable: u64,
-    place: Place,
+    place: LogPosition,
     epochs: Vec<(u64, u64)>,
     out: Verified,
 }
@@ -187,7 +183,7 @@ impl Check<'_> {
 
     /// A segment before the last one that holds nothing but zeros is the rest of a roll that found no space, or its offsets
     /// are missed between those around it.
-    fn set_left_overs_aside(sources: &mut Vec<Source>) -> Result<Vec<Source>, Error> {
+    fn set_left_overs_aside(sources: &mut Vec<SegmentFile>) -> Result<Vec<SegmentFile>, Error> {
         let (mut kept, mut left_overs) = (Vec::with_capacity(sources.len()), Vec::new());
         let last = sources.pop();
         for source in sources.drain(..) {
@@ -205,7 +201,7 @@ impl Check<'_> {
     }
 
     /// After everything else: one whose offsets are lost is told already.
-    fn tell_left_overs(&mut self, left_overs: &[Source]) {
+    fn tell_left_overs(&mut self, left_overs: &[SegmentFile]) {
         for source in left_overs {
             let is_lost =
                 |found: &Finding| (found.offsets.0..found.offsets.1).contains(&source.base_offset);
@@ -225,7 +221,7 @@ impl Check<'_> {
     }
 
     /// `false` when nothing behind this segment belongs to the log.
-    fn segment(&mut self, source: &Source, next: Option<&Source>) -> Result<bool, Error> {
+    fn segment(&mut self, source: &SegmentFile, next: Option<&SegmentFile>) -> Result<bool, Error> {
         if !self.begins(source) {
             return Ok(false);
         }
@@ -278,7 +274,7 @@ impl Check<'_> {
     }
 
     /// Comes to a segment: `false` when a torn tail came before it.
-    fn begins(&mut self, source: &Source) -> bool {
+    fn begins(&mut self, source: &SegmentFile) -> bool {
         let first = self.out.batches == 0 && self.out.findings.is_empty();
         if self.place.offset < source.base_offset {
             let start = self.place.offset;
@@ -327,12 +323,12 @@ impl Check<'_> {
             self.place.chain = chain;
         }
         self.place.position = PREAMBLE_BYTES;
-        self.place.told_by = None;
+        self.place.previous_batch = None;
         self.place.offset = source.base_offset;
         true
     }
 
-    fn index(&mut self, source: &Source) -> Option<(Summary, SparseIndex)> {
+    fn index(&mut self, source: &SegmentFile) -> Option<(Summary, SparseIndex)> {
         let path = source.path.with_extension("idx");
         let bytes = disk::read(self.storage, &path).ok()?;
         let read = index::read(&bytes, self.identity, source.base_offset);
@@ -343,7 +339,7 @@ impl Check<'_> {
     }
 
     /// The index of a sound segment says what the segment says.
-    fn compare(&mut self, source: &Source, summary: &Summary, walked: &Walked) {
+    fn compare(&mut self, source: &SegmentFile, summary: &Summary, walked: &Walked) {
         let place = &walked.place;
         let same = summary.next_offset == place.offset
             && summary.end == place.position
@@ -356,7 +352,7 @@ impl Check<'_> {
     }
 
     /// What follows the last batch of a segment. `false`: the log ends here.
-    fn ended(&mut self, source: &Source, next: Option<&Source>, walked: &Walked) -> bool {
+    fn ended(&mut self, source: &SegmentFile, next: Option<&SegmentFile>, walked: &Walked) -> bool {
         if let Some(newer) = &walked.newer {
             let what = format!("a batch is not for this version: {newer}");
             self.find(

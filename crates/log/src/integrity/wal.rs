@@ -5,7 +5,7 @@ use crate::recovery::replay::Replay;
 use crate::wal::pending::{ChunkKind, Pending, ReplayChunk};
 use crate::wal::replay;
 use crate::wal::{WalDamage, WalOptions};
-use crate::{Error, Identity};
+use crate::{Error, LogId};
 use std::path::Path;
 
 /// Content of a WAL, and its damage.
@@ -54,7 +54,7 @@ pub fn verify_wal(
 
 impl WalVerified {
     /// What only the WAL holds of the log in `directory`, whose segments end at `log_end`; `None` when nothing.
-    pub fn of(&self, log: Identity, directory: &Path, log_end: u64) -> Option<WalOnlyRange> {
+    pub fn of(&self, log: LogId, directory: &Path, log_end: u64) -> Option<WalOnlyRange> {
         let chunks = self.pending.of(log)?;
         let replay = Replay::new(chunks, &self.damages, log);
         let (end, lost) = replay.outcome(log_end);

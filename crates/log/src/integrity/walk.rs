@@ -1,7 +1,7 @@
 //! Every batch of one segment, whole, with what is damaged: for verifying, for looking inside, for a scrub.
 use super::{Damage, Fault};
 use crate::segment::resync::Known;
-use crate::segment::scan::{Found, Place, Scanner};
+use crate::segment::scan::{Found, LogPosition, Scanner};
 use bascule_record::{DamageError, Header};
 use std::io;
 use std::path::Path;
@@ -25,7 +25,7 @@ pub(crate) struct Course<'a> {
 #[derive(Debug)]
 pub(crate) struct Walked {
     /// Behind the last batch; its offset may be below the segment's end when the rest is lost.
-    pub place: Place,
+    pub place: LogPosition,
     /// What is damaged, ordered by offset.
     pub damages: Vec<Damage>,
     /// Whether something else than zeros lies behind the last batch, at or above the durable point.
@@ -40,9 +40,9 @@ pub(crate) struct Walked {
 /// Those of the storage that say nothing about the bytes.
 pub(crate) fn walk(
     scanner: &mut Scanner<'_>,
-    place: Place,
+    place: LogPosition,
     course: &Course<'_>,
-    visit: &mut dyn FnMut(&Place, &Header) -> io::Result<()>,
+    visit: &mut dyn FnMut(&LogPosition, &Header) -> io::Result<()>,
 ) -> io::Result<Walked> {
     let mut walked = Walked {
         place,

@@ -30,7 +30,7 @@ impl ClockGuard {
     }
 
     /// A time of day that is not ahead of the true one if that of the start was not, ns. To be asked every few seconds.
-    pub fn believed(&mut self, wall_ns: i64, monotonic_ns: i64) -> i64 {
+    pub fn trusted_ns(&mut self, wall_ns: i64, monotonic_ns: i64) -> i64 {
         let ahead = wall_ns.saturating_sub(monotonic_ns);
         if monotonic_ns.saturating_sub(self.window_began) >= WINDOW_NS {
             self.least = [ahead, self.least[0]];
@@ -53,7 +53,7 @@ mod tests {
         let mut guard = ClockGuard::new(1_000 * DAY, 0);
         for minute in 1..10_000 {
             let elapsed = minute * (HOUR / 60);
-            let shown = guard.believed(1_000 * DAY + elapsed + DAY, elapsed);
+            let shown = guard.trusted_ns(1_000 * DAY + elapsed + DAY, elapsed);
             assert_eq!(shown, 1_000 * DAY + elapsed);
         }
     }
@@ -61,11 +61,11 @@ mod tests {
     #[test]
     fn a_clock_that_jumps_to_and_fro_is_believed_at_its_least() {
         let mut guard = ClockGuard::new(1_000 * DAY + DAY, 0);
-        guard.believed(1_000 * DAY - DAY, 1);
+        guard.trusted_ns(1_000 * DAY - DAY, 1);
         for tick in 1..100_000 {
             let elapsed = tick * 100_000_000;
             let error = [DAY, -DAY][tick as usize % 2];
-            let shown = guard.believed(1_000 * DAY + elapsed + error, elapsed);
+            let shown = guard.trusted_ns(1_000 * DAY + elapsed + error, elapsed);
             assert!(shown <= 1_000 * DAY + elapsed, "tick {tick}");
         }
     }
@@ -73,15 +73,18 @@ mod tests {
     #[test]
     fn a_clock_that_was_behind_for_a_moment_is_forgiven() {
         let mut guard = ClockGuard::new(1_000 * DAY, 0);
-        assert!(guard.believed(0, HOUR) < DAY);
-        guard.believed(1_000 * DAY + 2 * HOUR, 2 * HOUR);
-        let shown = guard.believed(1_000 * DAY + 3 * HOUR, 3 * HOUR);
+        assert!(guard.trusted_ns(0, HOUR) < DAY);
+        guard.trusted_ns(1_000 * DAY + 2 * HOUR, 2 * HOUR);
+        let shown = guard.trusted_ns(1_000 * DAY + 3 * HOUR, 3 * HOUR);
         assert_eq!(shown, 1_000 * DAY + 3 * HOUR);
     }
 
     #[test]
     fn a_clock_corrected_backwards_is_believed() {
         let mut guard = ClockGuard::new(1_000 * DAY + DAY, 0);
-        assert_eq!(guard.believed(1_000 * DAY + HOUR, HOUR), 1_000 * DAY + HOUR);
+        assert_eq!(
+            guard.trusted_ns(1_000 * DAY + HOUR, HOUR),
+            1_000 * DAY + HOUR
+        );
     }
 }

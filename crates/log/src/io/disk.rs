@@ -1,7 +1,7 @@
 //! Files and directories: what is synced, replaced and marked deleted, and how. Every access is the storage's.
 use crate::io::storage::{OpenMode, Storage, StorageFile};
 use crate::{Error, IoOp};
-use bascule_record::planted;
+use bascule_record::planted_bug::{self, PlantedBug};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -40,7 +40,7 @@ impl SyncFile {
     /// Syncs the data, and the size when it changed.
     pub fn sync(&self) -> Result<(), Error> {
         let mut synced = self.file.sync_data();
-        if planted::is(3) {
+        if planted_bug::is_active(PlantedBug::SyncRetried) {
             synced = synced.or_else(|_| self.file.sync_data());
         }
         synced.map_err(|source| Error::io(IoOp::Sync, &self.path, source))

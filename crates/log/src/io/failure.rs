@@ -6,7 +6,7 @@
 //! The lock is held while an answer is given: a callback must take no lock that somebody holds who calls the log.
 use crate::io::storage::{FileOver, OpenMode, Storage, StorageFile, StorageOver};
 use crate::{Error, IoOp};
-use bascule_record::planted;
+use bascule_record::planted_bug::{self, PlantedBug};
 use parking_lot::ReentrantMutex;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -147,7 +147,9 @@ impl WatchedFile {
     /// Passes the outcome of a sync on, once all know of it.
     fn told(&self, outcome: io::Result<()>) -> io::Result<()> {
         outcome.inspect_err(|error| {
-            if planted::is(2) || planted::is(3) {
+            if planted_bug::is_active(PlantedBug::SyncErrorIgnored)
+                || planted_bug::is_active(PlantedBug::SyncRetried)
+            {
                 return;
             }
             self.health.fail(Failure {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 impl Log {
-    /// Writes the checkpoint (high watermark, log start, durable point), and now and then the landmark from which the next
+    /// Writes the checkpoint (high watermark, log start, durable point), and now and then the index snapshot from which the next
     /// recovery begins. Never on the path of an ack: the background worker does it, after the return. In class `memory` it has the
     /// data synced first.
     ///
@@ -37,7 +37,7 @@ impl Log {
                 return;
             }
             let result = checkpoint.write(files.storage(), shared.checkpoint(false));
-            checkpoint.let_go();
+            checkpoint.release();
             drop(checkpoint);
             failpoint::pass("checkpoint.durable_written");
             result
@@ -51,25 +51,26 @@ impl Log {
 
     /// Whether another [`Log::checkpoint`] would shorten the next recovery although nothing may have been appended since
     /// the last one.
-    pub fn has_more_to_note(&self) -> bool {
-        let unnoted = self.noted.unnoted(&self.active);
-        let may_note = self.last_batch.is_some() && unnoted > 0 && unnoted >= self.least_noted();
+    pub fn has_more_to_snapshot(&self) -> bool {
+        let bytes_since = self.noted.bytes_since(&self.active);
+        let may_note =
+            self.last_batch.is_some() && bytes_since > 0 && bytes_since >= self.least_interval();
         self.noted.pending.is_some() || may_note
     }
 
-    /// A landmark is worth its writing behind so many bytes: it is as large as a 4,096th of the segment before it, and
+    /// An index snapshot is worth its writing behind so many bytes: it is as large as a 4,096th of the segment before it, and
     /// the producers.
-    fn note_every(&self) -> u64 {
+    fn snapshot_interval(&self) -> u64 {
         let most = self.options.segment_bytes / 256;
         most.max(16 * self.producers.len() as u64 * PRODUCER_BYTES)
     }
 
     /// The same when nothing is appended any more.
-    fn least_noted(&self) -> u64 {
-        self.note_every().min(INDEX_INTERVAL)
+    fn least_interval(&self) -> u64 {
+        self.snapshot_interval().min(INDEX_INTERVAL)
     }
 
-    /// What a checkpoint written now should try to make the landmark.
+    /// What a checkpoint written now should try to make the index snapshot.
     pub(crate) fn candidate(&mut self) -> Option<Arc<Candidate>> {
         let is_new = |candidate: &Arc<Candidate>| {
             Arc::ptr_eq(&candidate.segment, &self.active) && !candidate.is_written()
@@ -77,11 +78,12 @@ impl Log {
         self.noted.pending = self.noted.pending.take().filter(is_new);
         let end = self.active.end();
         let rests = std::mem::replace(&mut self.noted.seen, end) == end;
-        let unnoted = self.noted.unnoted(&self.active);
-        let is_due = unnoted >= self.note_every() || rests && unnoted >= self.least_noted();
+        let bytes_since = self.noted.bytes_since(&self.active);
+        let is_due = bytes_since >= self.snapshot_interval()
+            || rests && bytes_since >= self.least_interval();
         if self.noted.pending.is_none()
             && is_due
-            && unnoted > 0
+            && bytes_since > 0
             && let Some(last_batch) = self.last_batch
         {
             self.noted.to = (self.active.base_offset, end);

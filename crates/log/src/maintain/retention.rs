@@ -10,7 +10,7 @@ use crate::io::file_names;
 use crate::io::storage::{OpenMode, OsStorage, Storage};
 use crate::segment::Segment;
 use crate::segment::segment_file::mark_names;
-use crate::state::shared::Names;
+use crate::state::shared::PendingDeletes;
 use crate::{Error, Log, Removed, Retention};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -95,9 +95,9 @@ impl Log {
             }
             // With what an earlier job had no space or descriptors for.
             let removed = {
-                let mut names = shared.names.lock();
-                names.expired.extend(removed);
-                names.expired.clone()
+                let mut deletes = shared.pending_deletes.lock();
+                deletes.expired.extend(removed);
+                deletes.expired.clone()
             };
             let work = || {
                 if moved || !removed.is_empty() {
@@ -113,7 +113,7 @@ impl Log {
                     checkpoint.sync(files.storage())?;
                     drop(checkpoint);
                 }
-                let mut names = shared.names.lock();
+                let mut deletes = shared.pending_deletes.lock();
                 if shared.is_closed() {
                     return Ok(());
                 }
@@ -122,13 +122,18 @@ impl Log {
                     mark_expired(files.storage(), &shared.directory, &removed)?;
                     for (now_ns, segment) in removed {
                         let marked = file_names::deleted_name(segment.path(), now_ns);
-                        names.marked.insert(marked, monotonic_ns);
-                        names.retired.push((monotonic_ns, segment));
+                        deletes.marked.insert(marked, monotonic_ns);
+                        deletes.retired.push((monotonic_ns, segment));
                     }
-                    names.expired.clear();
+                    deletes.expired.clear();
                     failpoint::pass("retention.renamed");
                 }
-                sweep(files.storage(), &shared.directory, &mut names, monotonic_ns)
+                sweep(
+                    files.storage(),
+                    &shared.directory,
+                    &mut deletes,
+                    monotonic_ns,
+                )
             };
             // Without space or descriptors the files stay where they are until the next job, or the next open.
             work().unwrap_or_else(|error| files.fail_unless_transient(&error));
@@ -226,21 +231,21 @@ fn mark_expired(
 fn sweep(
     storage: &dyn Storage,
     directory: &Path,
-    names: &mut Names,
+    deletes: &mut PendingDeletes,
     monotonic_ns: i64,
 ) -> Result<(), Error> {
     let is_due = |since: i64| monotonic_ns.saturating_sub(since) >= GRACE_NS;
-    names.retired.retain(|(since, segment)| {
+    deletes.retired.retain(|(since, segment)| {
         if is_due(*since) {
             segment.release();
         }
         !is_due(*since)
     });
     for path in disk::list(storage, directory)? {
-        let since = names.marked.get(&path).copied().unwrap_or(names.opened);
+        let since = deletes.marked.get(&path).copied().unwrap_or(deletes.opened);
         if file_names::deleted_at(&path).is_some() && is_due(since) {
             disk::remove_file(storage, &path)?;
-            names.marked.remove(&path);
+            deletes.marked.remove(&path);
             failpoint::pass("retention.half_unlinked");
         }
     }
@@ -317,13 +322,13 @@ fn beyond(segments: &[Arc<Segment>], limit: u64, size: impl Fn(&Segment) -> u64)
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{GroupCommitter, Identity, LogOptions};
+    use crate::{GroupCommitter, LogId, LogOptions};
 
     #[test]
     fn a_log_that_is_looked_after_more_often_than_its_directory_is_swept_waits_once() {
         let home = tempfile::tempdir().unwrap();
         let committer = GroupCommitter::stepped(Arc::new(OsStorage));
-        let identity = Identity {
+        let identity = LogId {
             incarnation: 1,
             partition: 0,
         };

@@ -10,7 +10,7 @@ use crate::segment::index;
 use crate::segment::preamble::{FORMAT_VERSION, Preamble};
 use crate::segment::{NO_TIME, Segment};
 use crate::{Durability, Error, IoOp, Log};
-use bascule_record::planted;
+use bascule_record::planted_bug::{self, PlantedBug};
 use std::sync::Arc;
 
 /// A segment is sealed before its relative offsets could leave 32 bits.
@@ -52,7 +52,7 @@ impl Log {
         zeros: u64,
     ) -> Result<(), Error> {
         match self.next_segment(base_offset, now_ns, zeros)? {
-            Some(next) => self.go_on_in(next, now_ns),
+            Some(next) => self.continue_in(next, now_ns),
             None => Ok(()),
         }
     }
@@ -99,7 +99,7 @@ impl Log {
     }
 
     /// Seals the active segment and goes on in the next. An error fails the directory.
-    pub(crate) fn go_on_in(&mut self, next: Next, now_ns: i64) -> Result<(), Error> {
+    pub(crate) fn continue_in(&mut self, next: Next, now_ns: i64) -> Result<(), Error> {
         let Next {
             directory,
             sealed: sealed_file,
@@ -147,7 +147,8 @@ impl Log {
             file: Some(sealed),
             also: Some(new),
             range: None,
-            directory: Some(directory).filter(|_| !planted::is(4)),
+            directory: Some(directory)
+                .filter(|_| !planted_bug::is_active(PlantedBug::RollNotSynced)),
             answer: Box::new(move |result| {
                 if result.is_ok() {
                     segment.made_durable();
@@ -192,7 +193,7 @@ impl Log {
         let producers_path = self.directory.join("producers");
         let (shared, files) = (Arc::clone(&self.shared), Arc::clone(self.committer.files()));
         self.background.submit(Box::new(move || {
-            let _names = shared.names.lock();
+            let _deletes = shared.pending_deletes.lock();
             if shared.is_closed() {
                 return;
             }

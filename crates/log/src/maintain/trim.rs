@@ -18,7 +18,7 @@ impl Log {
         self.committer.check_usable()?;
         let end = self.shared.log_end();
         if before > end {
-            self.go_on_at(before, now_ns)?;
+            self.continue_at(before, now_ns)?;
         } else if before == end && self.active.batch_bytes() > 0 {
             self.roll_for_trim(before, now_ns)?;
         }
@@ -39,7 +39,7 @@ impl Log {
 
     /// Goes on at an offset beyond the log end. What may find no space or descriptor comes first: the ends move only when
     /// nothing is left but what fails the directory.
-    fn go_on_at(&mut self, before: u64, now_ns: i64) -> Result<(), Error> {
+    fn continue_at(&mut self, before: u64, now_ns: i64) -> Result<(), Error> {
         let Some(next) = self.next_segment(before, now_ns, 0)? else {
             return Err(self.full());
         };
@@ -50,7 +50,7 @@ impl Log {
             let _ = self.committer.files().storage().remove_file(&path);
         }
         noted?;
-        self.go_on_in(next, now_ns)?;
+        self.continue_in(next, now_ns)?;
         self.shared
             .set_log_end(before, self.shared.last_timestamp());
         self.shared.raise_high_watermark(before);

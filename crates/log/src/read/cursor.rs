@@ -3,7 +3,7 @@ use crate::io::disk::{SyncFile, read_up_to};
 use crate::io::file_names::segment_name;
 use crate::segment::Segment;
 use crate::segment::damage::{Damage, Fault};
-use crate::segment::scan::{Found, Place, Scanner, is_media_error};
+use crate::segment::scan::{Found, LogPosition, Scanner, is_media_error};
 use crate::state::shared::Shared;
 use crate::{ReadError, ReadMode};
 use bascule_record::{HEADER_BYTES, Header};
@@ -30,7 +30,7 @@ pub struct Cursor {
 #[derive(Clone, Debug)]
 struct At {
     segment: Arc<Segment>,
-    place: Place,
+    place: LogPosition,
 }
 
 /// What a walk through a buffer came to.
@@ -174,7 +174,7 @@ impl Cursor {
             return self.past_the_end(at, next_base);
         }
         let entry = segment.index().floor(self.offset);
-        let place = Place {
+        let place = LogPosition {
             position: entry.map_or(crate::segment::preamble::PREAMBLE_BYTES, |entry| {
                 entry.position
             }),
@@ -185,7 +185,7 @@ impl Cursor {
                     .and_then(|at| at.place.chain),
             ),
             epoch: 0,
-            told_by: None,
+            previous_batch: None,
         };
         let at = At {
             segment: Arc::clone(segment),

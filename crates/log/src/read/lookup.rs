@@ -2,10 +2,10 @@
 use crate::io::file_names::segment_name;
 use crate::read::cursor::Cursor;
 use crate::segment::damage::{Damage, Fault};
-use crate::segment::scan::{Found, Place, Scanner};
+use crate::segment::scan::{Found, LogPosition, Scanner};
 use crate::segment::{NO_TIME, Segment};
 use crate::state::shared::Shared;
-use crate::{Identity, ReadError, ReadMode};
+use crate::{LogId, ReadError, ReadMode};
 use bascule_record::crypt::KeyRing;
 use bascule_record::{Batch, Batches, Header};
 use bytes::Bytes;
@@ -221,11 +221,11 @@ pub(crate) fn whole_batch(shared: &Arc<Shared>, header: &Header) -> ReadError {
 }
 
 /// Where the batch that begins at `offset` lies; `None` when its header does not check any more.
-fn position_of(identity: Identity, segment: &Arc<Segment>, offset: u64) -> Option<u64> {
+fn position_of(identity: LogId, segment: &Arc<Segment>, offset: u64) -> Option<u64> {
     let file = segment.file().ok()?;
     let entry = segment.index().floor(offset);
-    let mut place = entry.map_or(Place::first(segment.base_offset), |entry| {
-        Place::begun(entry.position, entry.offset)
+    let mut place = entry.map_or(LogPosition::first(segment.base_offset), |entry| {
+        LogPosition::at(entry.position, entry.offset)
     });
     let mut scanner = Scanner::new(&*file.file, segment.end(), identity);
     while place.offset < offset {

@@ -4,7 +4,7 @@ use crate::Error;
 use crate::io::file_names::segment_name;
 use crate::segment::damage::{Damage, Fault};
 use crate::segment::segment_file::mark_removed;
-use crate::segment::segment_file::{Source, has_batch};
+use crate::segment::segment_file::{SegmentFile, has_batch};
 use crate::segment::{NO_TIME, Segment};
 use bascule_record::Header;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ impl Walk<'_> {
     pub(super) fn passes(
         &self,
         header: &Header,
-        next: Option<&Source>,
+        next: Option<&SegmentFile>,
         resumed_before: bool,
     ) -> Result<bool, Error> {
         let Some(next) = next.filter(|next| next.base_offset < header.next_offset()) else {
@@ -27,12 +27,12 @@ impl Walk<'_> {
     }
 
     /// Whether the segment is the rest of a roll that found no space: it begins within what was found, and holds nothing.
-    pub(super) fn is_left_over(&self, source: &Source) -> Result<bool, Error> {
+    pub(super) fn is_left_over(&self, source: &SegmentFile) -> Result<bool, Error> {
         Ok(source.base_offset < self.place.offset && !has_batch(source, self.identity)?)
     }
 
     /// Gives it a marked name.
-    pub(super) fn remove_left_over(&self, source: &Source) -> Result<(), Error> {
+    pub(super) fn remove_left_over(&self, source: &SegmentFile) -> Result<(), Error> {
         let storage = self.files.storage();
         let path = std::iter::once(source.path.as_path());
         mark_removed(storage, self.directory, path, storage.wall_clock_ns())
@@ -47,7 +47,7 @@ impl Walk<'_> {
 
     /// Takes note of how late records may be that are lost at the ends of segments: a preamble tells the latest time before
     /// it, unless it was written behind a lost tail.
-    pub(super) fn note_lost_ends(&self, kept: &[Source], segments: &[Arc<Segment>]) {
+    pub(super) fn note_lost_ends(&self, kept: &[SegmentFile], segments: &[Arc<Segment>]) {
         for (at, segment) in segments.iter().enumerate() {
             let (next, end) = (kept.get(at + 1), segment.next_offset());
             let ends_in_hole =

@@ -3,10 +3,10 @@ use crate::io::disk;
 use crate::io::file_names;
 use crate::io::storage::Storage;
 use crate::segment::preamble::{FORMAT_VERSION, PREAMBLE_BYTES};
-use crate::segment::segment_file::{Source, has_batch, mark_removed, read_preamble};
+use crate::segment::segment_file::{SegmentFile, has_batch, mark_removed, read_preamble};
 use crate::state::checkpoint::{self, CHECKPOINT, Checkpoint};
-use crate::{Error, Identity, IoOp};
-use bascule_record::planted;
+use crate::{Error, IoOp, LogId};
+use bascule_record::planted_bug::{self, PlantedBug};
 use std::path::Path;
 
 /// Syncs the segments that begin beyond the durable point and forgets what is cached of them. An earlier life may have
@@ -15,7 +15,7 @@ use std::path::Path;
 ///
 /// A checkpoint that tells of a clean end proves nothing here: the disk may have lost what a life after that one wrote over
 /// it. Behind a clean end lies at most a segment without a batch.
-pub(crate) fn trust_the_disk_alone(sources: &mut [Source], last: Checkpoint) -> Result<(), Error> {
+pub(crate) fn drop_page_cache(sources: &mut [SegmentFile], last: Checkpoint) -> Result<(), Error> {
     let durable = last.durable;
     let bases: Vec<u64> = sources.iter().map(|source| source.base_offset).collect();
     for (i, source) in sources.iter_mut().enumerate() {
@@ -52,7 +52,7 @@ pub(crate) fn has_removed(storage: &dyn Storage, directory: &Path) -> Result<boo
 }
 
 /// Refuses what a newer version wrote.
-pub(crate) fn check_version(source: &Source) -> Result<(), Error> {
+pub(crate) fn check_version(source: &SegmentFile) -> Result<(), Error> {
     match &source.preamble {
         Some(preamble) if preamble.version > FORMAT_VERSION => Err(Error::NewerFormat {
             path: source.path.clone(),
@@ -65,14 +65,16 @@ pub(crate) fn check_version(source: &Source) -> Result<(), Error> {
 
 /// A segment of another log among ours is damage, as if its preamble did not check. When none is ours the directory is
 /// another log's; and where another log's segment may hold the end of ours, which would be cut, nothing is touched.
-pub(crate) fn set_foreign_aside(
-    sources: &mut [Source],
-    identity: Identity,
+pub(crate) fn mark_foreign(
+    sources: &mut [SegmentFile],
+    identity: LogId,
     has_checkpoint: bool,
 ) -> Result<(), Error> {
-    let is_foreign = |source: &Source| {
+    let is_foreign = |source: &SegmentFile| {
         let found = source.preamble.map(|preamble| preamble.identity);
-        found.filter(|found| *found != identity && !planted::is(26))
+        found.filter(|found| {
+            *found != identity && !planted_bug::is_active(PlantedBug::ForeignFilesTaken)
+        })
     };
     let ours = sources
         .iter()
@@ -97,25 +99,27 @@ pub(crate) fn set_foreign_aside(
 pub(crate) fn check_owner(
     storage: &dyn Storage,
     directory: &Path,
-    identity: Identity,
-    sources: &[Source],
+    identity: LogId,
+    sources: &[SegmentFile],
 ) -> Result<(), Error> {
     if sources.is_empty() || sources.iter().any(|source| source.preamble.is_some()) {
         return Ok(());
     }
     match checkpoint::owner(storage, directory)? {
-        Some(found) if found != identity && !planted::is(26) => {
+        Some(found)
+            if found != identity && !planted_bug::is_active(PlantedBug::ForeignFilesTaken) =>
+        {
             Err(not_ours(&directory.join(CHECKPOINT), identity, found))
         }
         _ => Ok(()),
     }
 }
 
-pub(crate) fn foreign(source: &Source, identity: Identity, found: Identity) -> Error {
+pub(crate) fn foreign(source: &SegmentFile, identity: LogId, found: LogId) -> Error {
     not_ours(&source.path, identity, found)
 }
 
-fn not_ours(path: &Path, identity: Identity, found: Identity) -> Error {
+fn not_ours(path: &Path, identity: LogId, found: LogId) -> Error {
     Error::Foreign {
         path: path.to_path_buf(),
         incarnation: identity.incarnation,
@@ -129,7 +133,7 @@ fn not_ours(path: &Path, identity: Identity, found: Identity) -> Error {
 pub(crate) fn tidy(
     storage: &dyn Storage,
     directory: &Path,
-    sources: &[Source],
+    sources: &[SegmentFile],
 ) -> Result<(), Error> {
     for path in disk::list(storage, directory)? {
         let extension = path.extension().and_then(|extension| extension.to_str());
@@ -145,11 +149,11 @@ pub(crate) fn tidy(
 }
 
 /// The last segment may be one whose creation was never synced; nothing in it was ever acked then.
-pub(crate) fn drop_half_rolled(
+pub(crate) fn remove_half_rolled(
     storage: &dyn Storage,
     directory: &Path,
-    identity: Identity,
-    sources: &mut Vec<Source>,
+    identity: LogId,
+    sources: &mut Vec<SegmentFile>,
     durable: u64,
 ) -> Result<(), Error> {
     let Some(last) = sources.last() else {
@@ -170,11 +174,11 @@ pub(crate) fn drop_half_rolled(
 
 /// Finishes a removal that the checkpoint tells of. A segment that begins at the log start but holds nothing is no proof of
 /// one: it may be the rest of a roll that found no space, and what it should hold lies in the segment before.
-pub(crate) fn drop_removed(
+pub(crate) fn finish_removal(
     storage: &dyn Storage,
     directory: &Path,
-    identity: Identity,
-    sources: &mut Vec<Source>,
+    identity: LogId,
+    sources: &mut Vec<SegmentFile>,
     log_start: u64,
 ) -> Result<(), Error> {
     let bases = sources.iter().skip(1).map(|source| source.base_offset);
@@ -188,7 +192,7 @@ pub(crate) fn drop_removed(
     if count == 0 {
         return Ok(());
     }
-    let removed: Vec<Source> = sources.drain(..count).collect();
+    let removed: Vec<SegmentFile> = sources.drain(..count).collect();
     mark_removed(
         storage,
         directory,

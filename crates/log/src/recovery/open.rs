@@ -16,21 +16,21 @@ use crate::io::disk;
 use crate::io::file_names::base_offset_of;
 use crate::io::preallocate::Preallocation;
 use crate::recovery::discover::{
-    check_owner, check_version, drop_half_rolled, drop_removed, foreign, has_removed, holds,
-    set_foreign_aside, tidy, trust_the_disk_alone,
+    check_owner, check_version, drop_page_cache, finish_removal, foreign, has_removed, holds,
+    mark_foreign, remove_half_rolled, tidy,
 };
 use crate::recovery::replay::Replay;
-use crate::recovery::scan_segments::{Recovered, Recovery, Told};
+use crate::recovery::scan_segments::{Recovered, Recovery, RecoveryHints};
 use crate::segment::Segment;
 use crate::segment::create::create_segment;
 use crate::segment::epochs::EpochTable;
 use crate::segment::preamble::Preamble;
-use crate::segment::segment_file::find_sources;
+use crate::segment::segment_file::find_segment_files;
 use crate::state::checkpoint::{CHECKPOINT, Checkpoint, CheckpointFile};
-use crate::state::index_snapshot::{Landmark, Noted};
+use crate::state::index_snapshot::{IndexSnapshot, SnapshotState};
 use crate::state::producers::Producers;
 use crate::state::shared::Shared;
-use crate::{Error, GroupCommitter, Identity, Log, LogOptions};
+use crate::{Error, GroupCommitter, Log, LogId, LogOptions};
 use parking_lot::Mutex;
 use std::path::Path;
 use std::sync::Arc;
@@ -42,7 +42,7 @@ impl Log {
     /// [`Error::Exists`], [`Error::Failed`], [`Error::Io`].
     pub fn create(
         directory: &Path,
-        identity: Identity,
+        identity: LogId,
         options: LogOptions,
         committer: &Arc<GroupCommitter>,
     ) -> Result<Self, Error> {
@@ -53,7 +53,7 @@ impl Log {
 
     fn make(
         directory: &Path,
-        identity: Identity,
+        identity: LogId,
         options: LogOptions,
         committer: &Arc<GroupCommitter>,
     ) -> Result<Self, Error> {
@@ -99,7 +99,7 @@ impl Log {
             preallocation,
             chain: 0,
             last_batch: None,
-            noted: Noted::default(),
+            noted: SnapshotState::default(),
             epochs,
             producers: Producers::default(),
             checkpoint,
@@ -116,7 +116,7 @@ impl Log {
     /// [`Error::Absent`], [`Error::NewerFormat`], [`Error::Foreign`]: nothing was touched. [`Error::Failed`], [`Error::Io`].
     pub fn open(
         directory: &Path,
-        identity: Identity,
+        identity: LogId,
         options: LogOptions,
         committer: &Arc<GroupCommitter>,
     ) -> Result<(Self, Recovery), Error> {
@@ -127,15 +127,15 @@ impl Log {
 
     fn recover(
         directory: &Path,
-        identity: Identity,
+        identity: LogId,
         options: LogOptions,
         committer: &Arc<GroupCommitter>,
     ) -> Result<(Self, Recovery), Error> {
         let storage = committer.files().storage();
-        let mut sources = find_sources(storage, directory)?;
+        let mut sources = find_segment_files(storage, directory)?;
         sources.iter().try_for_each(check_version)?;
         let known = holds(storage, directory, CHECKPOINT)?;
-        set_foreign_aside(&mut sources, identity, known)?;
+        mark_foreign(&mut sources, identity, known)?;
         check_owner(storage, directory, identity, &sources)?;
         let absent = || Error::Absent {
             path: directory.to_path_buf(),
@@ -147,15 +147,15 @@ impl Log {
         if let Some(first) = sources.first() {
             checkpoint.settle_log_start(first.base_offset);
         }
-        let landmark = Landmark::find(
+        let snapshot = IndexSnapshot::find(
             storage,
             directory,
             identity,
             &sources,
             options.segment_bytes,
         );
-        if let Some(landmark) = &landmark {
-            checkpoint.settle_durable(landmark.end_offset());
+        if let Some(snapshot) = &snapshot {
+            checkpoint.settle_durable(snapshot.end_offset());
         }
         let last = checkpoint.last();
         // A log that has begun is never begun anew, whatever became of its segments: its offsets are used. One whose only
@@ -177,9 +177,9 @@ impl Log {
             return Err(foreign(last, identity, found));
         }
         tidy(storage, directory, &sources)?;
-        trust_the_disk_alone(&mut sources, last.unwrap_or_default())?;
-        drop_half_rolled(storage, directory, identity, &mut sources, durable)?;
-        drop_removed(
+        drop_page_cache(&mut sources, last.unwrap_or_default())?;
+        remove_half_rolled(storage, directory, identity, &mut sources, durable)?;
+        finish_removal(
             storage,
             directory,
             identity,
@@ -197,7 +197,7 @@ impl Log {
             )?;
             segment.sync()?;
             disk::sync_directory(storage, directory)?;
-            sources = find_sources(storage, directory)?;
+            sources = find_segment_files(storage, directory)?;
         }
         let wal = committer.sync_queue().wal();
         let wal = wal.filter(|wal| wal.serves(directory));
@@ -210,9 +210,9 @@ impl Log {
             directory,
             identity,
             sources,
-            Told {
+            RecoveryHints {
                 checkpoint: last,
-                landmark,
+                snapshot,
                 journal: replay.as_ref(),
             },
             &options,
@@ -234,7 +234,7 @@ impl Log {
     fn from_recovered(
         recovered: Recovered,
         mut checkpoint: CheckpointFile,
-        identity: Identity,
+        identity: LogId,
         options: LogOptions,
         committer: &Arc<GroupCommitter>,
     ) -> Result<(Self, Recovery), Error> {
@@ -252,7 +252,7 @@ impl Log {
             // From now on there is one: without it a torn tail in a sealed segment could not be told from damage.
             checkpoint.sync(storage)?;
         }
-        checkpoint.let_go();
+        checkpoint.release();
         shared.quarantine.attach(
             &directory,
             identity,
@@ -282,7 +282,7 @@ struct Parts {
     preallocation: Arc<Preallocation>,
     chain: u32,
     last_batch: Option<u64>,
-    noted: Noted,
+    noted: SnapshotState,
     epochs: EpochTable,
     producers: Producers,
     checkpoint: CheckpointFile,
@@ -296,7 +296,8 @@ impl Parts {
             directory: Arc::from(self.shared.directory.as_path()),
             shared: {
                 self.shared.set_keys(&options.keys);
-                self.shared.names.lock().opened = committer.files().storage().monotonic_ns();
+                self.shared.pending_deletes.lock().opened =
+                    committer.files().storage().monotonic_ns();
                 if let Some(wal) = wal.filter(|_| uses_wal) {
                     self.shared.set_wal(wal);
                 }

@@ -7,11 +7,11 @@ use crate::failpoint;
 use crate::io::file_names::segment_name;
 use crate::segment::NO_TIME;
 use crate::segment::damage::{Damage, Fault};
-use crate::segment::scan::Place;
+use crate::segment::scan::LogPosition;
 use crate::state::checkpoint::Checkpoint;
 use crate::wal::WalDamage;
 use crate::wal::pending::{ChunkKind, ReplayChunk};
-use crate::{Error, Identity, Log};
+use crate::{Error, Log, LogId};
 use bascule_record::Header;
 use bytes::Bytes;
 
@@ -34,7 +34,7 @@ pub(crate) struct TakenOver {
 
 impl Replay {
     /// `chunks`: in the order in which they were written; `damages`: of the whole WAL.
-    pub fn new(chunks: &[ReplayChunk], damages: &[WalDamage], log: Identity) -> Self {
+    pub fn new(chunks: &[ReplayChunk], damages: &[WalDamage], log: LogId) -> Self {
         let mut limit = u64::MAX;
         let mut limited = Vec::with_capacity(chunks.len());
         // One that begins at an offset says that what was written before from there on belongs to a history that is over.
@@ -54,7 +54,7 @@ impl Replay {
     }
 
     /// Whether some batch of it belongs at the place.
-    pub fn continues(&self, place: &Place) -> Result<bool, Error> {
+    pub fn continues(&self, place: &LogPosition) -> Result<bool, Error> {
         let fits = |(header, _): (Header, Bytes)| {
             header.base_offset == place.offset && Some(header.chain) == place.chain
         };
@@ -186,7 +186,7 @@ impl Log {
             checkpoint.write(storage, known)?;
             checkpoint.sync(storage)?;
         }
-        checkpoint.let_go();
+        checkpoint.release();
         Ok(())
     }
 
@@ -213,7 +213,7 @@ impl Log {
             });
         };
         let before = self.active.clone();
-        self.go_on_in(next, last_timestamp)?;
+        self.continue_in(next, last_timestamp)?;
         before.set_lost_until(until);
         self.chain = 0;
         self.last_batch = None;
@@ -227,7 +227,7 @@ impl Log {
     /// Whether the batch may be one of this log's present history, behind its last batch.
     fn may_follow(&self, header: &Header) -> bool {
         let last = self.shared.last_timestamp();
-        Identity::of(header) == self.shared.identity
+        LogId::of(header) == self.shared.identity
             && header.leader_epoch >= self.epochs.last()
             && (header.base_offset == self.shared.log_end()
                 || last == NO_TIME

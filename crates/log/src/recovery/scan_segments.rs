@@ -1,7 +1,7 @@
 //! Recovery of one log (reliability §3.1, steps 4 to 7).
 //!
 //! Segments below the durable point whose index file checks are taken at its word, and so is the last one up to its
-//! landmark. The others are walked batch by batch: below the durable point headers only, from there on whole batches. The first failure at or above the durable
+//! index snapshot. The others are walked batch by batch: below the durable point headers only, from there on whole batches. The first failure at or above the durable
 //! point is the torn tail: everything from there on is cut, later segments too, and the cut is synced before anything
 //! else happens, so that no batch behind it can come back in a later life. A failure below the durable point is damage:
 //! nothing is cut, the walk goes on at the next batch that proves itself, and readers are refused exactly the gap.
@@ -18,15 +18,15 @@ use crate::segment::epochs::EpochTable;
 use crate::segment::index::SparseIndex;
 use crate::segment::preamble::PREAMBLE_BYTES;
 use crate::segment::resync::{Ending, Known};
-use crate::segment::scan::{Found, Place, Scanner};
-use crate::segment::segment_file::Source;
+use crate::segment::scan::{Found, LogPosition, Scanner};
+use crate::segment::segment_file::SegmentFile;
 use crate::segment::{NO_TIME, Segment};
 use crate::state::checkpoint::Checkpoint;
-use crate::state::index_snapshot::{Landmark, Noted};
+use crate::state::index_snapshot::{IndexSnapshot, SnapshotState};
 use crate::state::producers::Producers;
-use crate::{Error, Identity, IoOp, LogOptions};
+use crate::{Error, IoOp, LogId, LogOptions};
 use bascule_record::Header;
-use bascule_record::planted;
+use bascule_record::planted_bug::{self, PlantedBug};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -65,8 +65,8 @@ pub(crate) struct Recovered {
     pub chain: u32,
     /// Where it lies in the active segment, when that is known.
     pub last_batch: Option<u64>,
-    /// What of the active segment the landmark tells.
-    pub noted: Noted,
+    /// What of the active segment the index snapshot tells.
+    pub noted: SnapshotState,
     /// Latest timestamp.
     pub last_timestamp: i64,
     /// (epoch, start offset), ascending.
@@ -80,11 +80,11 @@ pub(crate) struct Recovered {
 }
 
 /// What other files tell of a log before its segments are looked at.
-pub(crate) struct Told<'a> {
+pub(crate) struct RecoveryHints<'a> {
     /// The checkpoint.
     pub checkpoint: Option<Checkpoint>,
-    /// The landmark of the last segment.
-    pub landmark: Option<Landmark>,
+    /// The index snapshot of the last segment.
+    pub snapshot: Option<IndexSnapshot>,
     /// The journal.
     pub journal: Option<&'a Replay>,
 }
@@ -93,21 +93,21 @@ pub(crate) struct Told<'a> {
 pub(super) struct Walk<'a> {
     pub(super) files: &'a Arc<Files>,
     pub(super) directory: &'a Path,
-    pub(super) identity: Identity,
+    pub(super) identity: LogId,
     pub(super) options: &'a LogOptions,
     /// Offsets below it were removed.
     pub(super) log_start: u64,
     pub(super) durable: u64,
-    pub(super) place: Place,
+    pub(super) place: LogPosition,
     pub(super) last_timestamp: i64,
     pub(super) epochs: Vec<(u64, u64)>,
     pub(super) producers: Producers,
     /// The producers include every batch below this offset.
     pub(super) producers_to: u64,
-    pub(super) landmark: Option<Landmark>,
+    pub(super) snapshot: Option<IndexSnapshot>,
     /// Where the last batch of the segment lies.
     pub(super) last_batch: Option<u64>,
-    pub(super) noted: Noted,
+    pub(super) noted: SnapshotState,
     /// Something was taken off a file.
     pub(super) truncated: bool,
     pub(super) report: Recovery,
@@ -134,22 +134,22 @@ impl Recovered {
     pub fn scan(
         files: &Arc<Files>,
         directory: &Path,
-        identity: Identity,
-        mut sources: Vec<Source>,
-        told: Told<'_>,
+        identity: LogId,
+        mut sources: Vec<SegmentFile>,
+        told: RecoveryHints<'_>,
         options: &LogOptions,
     ) -> Result<Self, Error> {
-        let Told {
+        let RecoveryHints {
             checkpoint,
-            landmark,
+            snapshot,
             journal,
         } = told;
         let first_offset = sources.first().map_or(0, |source| source.base_offset);
         let last_base = sources.last().map_or(0, |source| source.base_offset);
         let durable = checkpoint.map_or(last_base, |known| known.durable.max(known.log_start));
-        let noted = landmark.as_ref().map_or(0, Landmark::end_offset);
+        let noted = snapshot.as_ref().map_or(0, IndexSnapshot::end_offset);
         let mut walk = Walk::new(files, directory, identity, options, durable.max(noted));
-        walk.landmark = landmark;
+        walk.snapshot = snapshot;
         walk.journal = journal.filter(|_| checkpoint.is_none());
         walk.load_derived(first_offset);
         if let Some(known) = checkpoint {
@@ -167,7 +167,7 @@ impl Recovered {
                 continue;
             }
             if !walk.enter(&source, kept.is_empty()) {
-                let dropped: Vec<Source> = std::iter::once(source).chain(rest).collect();
+                let dropped: Vec<SegmentFile> = std::iter::once(source).chain(rest).collect();
                 walk.drop_behind_cut(&dropped)?;
                 break;
             }
@@ -178,7 +178,7 @@ impl Recovered {
             segments.push(Arc::new(segment));
             kept.push(source);
             if let End::Cut { torn } = end {
-                let dropped: Vec<Source> = rest.collect();
+                let dropped: Vec<SegmentFile> = rest.collect();
                 walk.drop_behind_cut(&dropped)?;
                 if let Some(source) = kept.last_mut() {
                     walk.cut(source, torn)?;
@@ -194,7 +194,7 @@ impl<'a> Walk<'a> {
     fn new(
         files: &'a Arc<Files>,
         directory: &'a Path,
-        identity: Identity,
+        identity: LogId,
         options: &'a LogOptions,
         durable: u64,
     ) -> Self {
@@ -205,14 +205,14 @@ impl<'a> Walk<'a> {
             options,
             log_start: 0,
             durable,
-            place: Place::first(0),
+            place: LogPosition::first(0),
             last_timestamp: NO_TIME,
             epochs: EpochTable::read(files.storage(), directory, identity),
             producers: Producers::default(),
             producers_to: 0,
-            landmark: None,
+            snapshot: None,
             last_batch: None,
-            noted: Noted::default(),
+            noted: SnapshotState::default(),
             truncated: false,
             report: Recovery::default(),
             journal: None,
@@ -231,7 +231,7 @@ impl<'a> Walk<'a> {
     }
 
     /// Comes to the next segment. `false` when it does not continue what was found so far and has to go.
-    fn enter(&mut self, source: &Source, first: bool) -> bool {
+    fn enter(&mut self, source: &SegmentFile, first: bool) -> bool {
         let preamble = source.preamble;
         if first {
             self.place.epoch = preamble.map_or(0, |preamble| preamble.epoch);
@@ -259,21 +259,25 @@ impl<'a> Walk<'a> {
         self.last_timestamp = self.last_timestamp.max(before);
         self.place.position = PREAMBLE_BYTES;
         self.place.offset = source.base_offset;
-        self.place.told_by = None;
+        self.place.previous_batch = None;
         true
     }
 
     /// Takes the segment from its index file where that is enough, or walks it.
-    fn segment(&mut self, source: &Source, rest: &[Source]) -> Result<(Segment, End), Error> {
-        let described = self.described(source);
+    fn segment(
+        &mut self,
+        source: &SegmentFile,
+        rest: &[SegmentFile],
+    ) -> Result<(Segment, End), Error> {
+        let index_file = self.read_index_file(source);
         self.last_batch = None;
-        if let Some((summary, index)) = described.believed {
-            self.place = Place {
+        if let Some((summary, index)) = index_file.trusted {
+            self.place = LogPosition {
                 position: summary.end,
                 offset: summary.next_offset,
                 chain: Some(summary.chain),
                 epoch: summary.epoch,
-                told_by: None,
+                previous_batch: None,
             };
             self.last_timestamp = self.last_timestamp.max(summary.last_timestamp);
             return Ok((
@@ -281,13 +285,13 @@ impl<'a> Walk<'a> {
                 End::Whole,
             ));
         }
-        let segment = self.begin_at_landmark(source).unwrap_or_else(|| {
+        let segment = self.begin_at_index_snapshot(source).unwrap_or_else(|| {
             let room = self.options.segment_bytes.max(source.len);
             let path = source.path.clone();
             Segment::new(self.files, path, source.base_offset, room)
         });
         let mut scanner = Scanner::new(&*source.file, source.len, self.identity);
-        let end = self.walk(&mut scanner, &segment, rest, described.index.as_ref())?;
+        let end = self.walk(&mut scanner, &segment, rest, index_file.index.as_ref())?;
         self.report.scanned_bytes += scanner.bytes_read;
         Ok((segment, end))
     }
@@ -296,7 +300,7 @@ impl<'a> Walk<'a> {
         &mut self,
         scanner: &mut Scanner<'_>,
         segment: &Segment,
-        rest: &[Source],
+        rest: &[SegmentFile],
         index: Option<&SparseIndex>,
     ) -> Result<End, Error> {
         let next = rest.first();
@@ -342,7 +346,9 @@ impl<'a> Walk<'a> {
             if self.is_in_journal()? {
                 self.durable = self.durable.min(self.place.offset);
             }
-            if self.place.offset >= self.durable || planted::is(8) {
+            if self.place.offset >= self.durable
+                || planted_bug::is_active(PlantedBug::DamageTakenForTornTail)
+            {
                 // What cannot be read may have been acked: only what can be read and does not check is a torn tail.
                 let unreadable = scanner.unreadable.take();
                 if let Some(error) = unreadable.filter(|_| found.fault() == Fault::Unreadable) {
@@ -390,7 +396,7 @@ impl<'a> Walk<'a> {
     /// Syncs what acks rely on from now on: everything beyond the durable point was synced before it was looked at.
     fn sync_kept(
         &self,
-        kept: &[Source],
+        kept: &[SegmentFile],
         first_offset: u64,
         known: Checkpoint,
     ) -> Result<(), Error> {
@@ -413,7 +419,7 @@ impl<'a> Walk<'a> {
 
     fn finish(
         mut self,
-        kept: Vec<Source>,
+        kept: Vec<SegmentFile>,
         mut segments: Vec<Arc<Segment>>,
         first_offset: u64,
         checkpoint: Option<Checkpoint>,

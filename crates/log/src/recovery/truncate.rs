@@ -5,16 +5,16 @@ use crate::io::preallocate::Preallocation;
 use crate::segment::Segment;
 use crate::segment::create::create_segment;
 use crate::segment::preamble::{PREAMBLE_BYTES, Preamble};
-use crate::segment::scan::{Found, Place, Scanner};
+use crate::segment::scan::{Found, LogPosition, Scanner};
 use crate::segment::segment_file::mark_removed;
-use crate::segment::segment_file::{Source, last_non_zero};
+use crate::segment::segment_file::{SegmentFile, last_non_zero};
 use crate::{Error, IoOp, failpoint};
-use bascule_record::planted;
+use bascule_record::planted_bug::{self, PlantedBug};
 use std::sync::Arc;
 
 impl Walk<'_> {
     /// Removes segments that lie behind the cut, newest first, so that what remains is always a prefix.
-    pub(super) fn drop_behind_cut(&mut self, dropped: &[Source]) -> Result<(), Error> {
+    pub(super) fn drop_behind_cut(&mut self, dropped: &[SegmentFile]) -> Result<(), Error> {
         if dropped.is_empty() {
             return Ok(());
         }
@@ -28,14 +28,14 @@ impl Walk<'_> {
     }
 
     /// Cuts the segment at the place and syncs the cut.
-    pub(super) fn cut(&mut self, source: &mut Source, torn: bool) -> Result<(), Error> {
+    pub(super) fn cut(&mut self, source: &mut SegmentFile, torn: bool) -> Result<(), Error> {
         let end = self.place.position;
         if torn {
             let last = last_non_zero(source, end)
                 .map_err(|error| Error::io(IoOp::Read, &source.path, error))?;
             self.report.cut_bytes += last - end;
         }
-        if source.len > end && !planted::is(5) {
+        if source.len > end && !planted_bug::is_active(PlantedBug::TailNotCut) {
             source
                 .file
                 .set_len(end)
@@ -56,7 +56,7 @@ impl Walk<'_> {
             let failed = |error| Error::io(IoOp::Read, segment.path(), error);
             let file = segment.file().map_err(failed)?;
             let mut scanner = Scanner::new(&*file.file, segment.end(), self.identity);
-            let mut place = Place::first(segment.base_offset);
+            let mut place = LogPosition::first(segment.base_offset);
             while place.offset < segment.next_offset() {
                 if let Found::Batch(header) = scanner.look(&place, false).map_err(failed)? {
                     place = place.after(&header);

@@ -1,31 +1,31 @@
-//! What is known of a segment without a walk: all of it by its index file, its beginning by the landmark.
+//! What is known of a segment without a walk: all of it by its index file, its beginning by the index snapshot.
 use super::scan_segments::Walk;
 use crate::io::disk;
 use crate::segment::Segment;
 use crate::segment::index::{self, SparseIndex, Summary};
 use crate::segment::preamble::PREAMBLE_BYTES;
-use crate::segment::segment_file::Source;
-use crate::state::index_snapshot::{Landmark, Noted};
-use bascule_record::planted;
+use crate::segment::segment_file::SegmentFile;
+use crate::state::index_snapshot::{IndexSnapshot, SnapshotState};
+use bascule_record::planted_bug::{self, PlantedBug};
 
 /// What an index file says of a segment.
 #[derive(Default)]
-pub(super) struct Described {
+pub(super) struct IndexFile {
     /// Enough to do without a walk.
-    pub believed: Option<(Summary, SparseIndex)>,
+    pub trusted: Option<(Summary, SparseIndex)>,
     /// Otherwise: where batches begin, to find the way behind damage.
     pub index: Option<SparseIndex>,
 }
 
 impl Walk<'_> {
     /// The index file, when it describes the file as it is and nothing in the segment has to be looked at.
-    pub(super) fn described(&self, source: &Source) -> Described {
+    pub(super) fn read_index_file(&self, source: &SegmentFile) -> IndexFile {
         let read = disk::read(self.files.storage(), &source.path.with_extension("idx"));
         let known = read
             .ok()
             .and_then(|bytes| index::read(&bytes, self.identity, source.base_offset));
         let Some((summary, index)) = known else {
-            return Described::default();
+            return IndexFile::default();
         };
         // Also where compaction left batches without records.
         let epoch_known = summary.end <= PREAMBLE_BYTES
@@ -35,37 +35,38 @@ impl Walk<'_> {
             && summary.next_offset <= self.durable
             && summary.next_offset <= self.producers_to
             && epoch_known;
-        if enough || planted::is(9) {
-            return Described {
-                believed: Some((summary, index)),
+        if enough || planted_bug::is_active(PlantedBug::IndexTrusted) {
+            return IndexFile {
+                trusted: Some((summary, index)),
                 index: None,
             };
         }
-        Described {
-            believed: None,
+        IndexFile {
+            trusted: None,
             index: Some(index),
         }
     }
 
-    /// The segment as the landmark describes it, when that is of this segment and tells all that a walk up to it would:
+    /// The segment as the index snapshot describes it, when that is of this segment and tells all that a walk up to it would:
     /// the place is behind it then.
-    pub(super) fn begin_at_landmark(&mut self, source: &Source) -> Option<Segment> {
-        let of_this = |landmark: &mut Landmark| landmark.summary.base_offset == source.base_offset;
-        let landmark = self.landmark.take_if(of_this)?;
-        let summary = landmark.summary;
+    pub(super) fn begin_at_index_snapshot(&mut self, source: &SegmentFile) -> Option<Segment> {
+        let of_this =
+            |snapshot: &mut IndexSnapshot| snapshot.summary.base_offset == source.base_offset;
+        let snapshot = self.snapshot.take_if(of_this)?;
+        let summary = snapshot.summary;
         let epoch_known = self.epochs.iter().any(|(epoch, _)| *epoch == summary.epoch);
         if !epoch_known || summary.next_offset > self.durable {
             return None;
         }
-        self.place = landmark.place();
+        self.place = snapshot.place();
         self.last_timestamp = self.last_timestamp.max(summary.last_timestamp);
         if self.producers_to < summary.next_offset {
-            self.producers = landmark.producers;
+            self.producers = snapshot.producers;
             self.producers_to = summary.next_offset;
         }
-        self.last_batch = Some(landmark.last_batch);
-        self.noted = Noted::up_to(summary.base_offset, summary.end);
+        self.last_batch = Some(snapshot.last_batch);
+        self.noted = SnapshotState::up_to(summary.base_offset, summary.end);
         let (files, path) = (self.files, source.path.clone());
-        Some(Segment::from_summary(files, path, &summary, landmark.index))
+        Some(Segment::from_summary(files, path, &summary, snapshot.index))
     }
 }

@@ -14,7 +14,7 @@
 use crate::io::disk::{self, SyncFile};
 use crate::io::fields::{seal, u32_at, u64_at, unseal};
 use crate::io::storage::{OpenMode, Storage};
-use crate::{Error, Identity, IoOp};
+use crate::{Error, IoOp, LogId};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ const ENTRY_BYTES: usize = 24;
 #[derive(Debug)]
 pub(crate) struct EpochTable {
     entries: Vec<(u64, u64)>,
-    identity: Identity,
+    identity: LogId,
     path: PathBuf,
     /// Open while something in it is not handed over to be synced.
     unsynced: Option<Arc<SyncFile>>,
@@ -32,7 +32,7 @@ pub(crate) struct EpochTable {
 
 impl EpochTable {
     /// Reads what checks of `<directory>/epochs`; empty when there is none.
-    pub fn read(storage: &dyn Storage, directory: &Path, identity: Identity) -> Vec<(u64, u64)> {
+    pub fn read(storage: &dyn Storage, directory: &Path, identity: LogId) -> Vec<(u64, u64)> {
         let bytes = disk::read(storage, &directory.join("epochs")).unwrap_or_default();
         parse(&bytes, identity)
     }
@@ -41,7 +41,7 @@ impl EpochTable {
     pub fn open(
         storage: &dyn Storage,
         directory: &Path,
-        identity: Identity,
+        identity: LogId,
         entries: Vec<(u64, u64)>,
     ) -> Result<Self, Error> {
         let path = directory.join("epochs");
@@ -106,7 +106,7 @@ impl EpochTable {
 }
 
 /// The entries that check, from the front.
-pub(crate) fn parse(bytes: &[u8], identity: Identity) -> Vec<(u64, u64)> {
+pub(crate) fn parse(bytes: &[u8], identity: LogId) -> Vec<(u64, u64)> {
     let mut entries: Vec<(u64, u64)> = Vec::new();
     for entry in bytes.chunks_exact(ENTRY_BYTES) {
         let fields = unseal(entry).and_then(|body| {
@@ -125,7 +125,7 @@ pub(crate) fn parse(bytes: &[u8], identity: Identity) -> Vec<(u64, u64)> {
     entries
 }
 
-fn to_bytes((epoch, start): (u64, u64), identity: Identity) -> Vec<u8> {
+fn to_bytes((epoch, start): (u64, u64), identity: LogId) -> Vec<u8> {
     let mut out = Vec::with_capacity(ENTRY_BYTES);
     out.extend_from_slice(&epoch.to_le_bytes());
     out.extend_from_slice(&start.to_le_bytes());

@@ -24,7 +24,7 @@
 //!
 //! An entry names the beginning of a batch. Its time is the largest timestamp of the segment *before* that batch, as
 //! ns after the first timestamp (the first entry: 0).
-use crate::Identity;
+use crate::LogId;
 use crate::io::fields::{i64_at, seal, u32_at, u64_at, unseal};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -145,13 +145,13 @@ pub(crate) struct Summary {
 }
 
 /// The bytes of an `.idx` file.
-pub(crate) fn to_bytes(identity: Identity, summary: &Summary, index: &SparseIndex) -> Vec<u8> {
+pub(crate) fn to_bytes(identity: LogId, summary: &Summary, index: &SparseIndex) -> Vec<u8> {
     first_to_bytes(identity, summary, index, index.len())
 }
 
 /// The same with the first `entries` only, at most all.
 pub(crate) fn first_to_bytes(
-    identity: Identity,
+    identity: LogId,
     summary: &Summary,
     index: &SparseIndex,
     entries: usize,
@@ -188,7 +188,7 @@ pub(crate) fn first_to_bytes(
 /// Reads an `.idx` file; `None` when it is damaged, of another version or of another segment.
 pub(crate) fn read(
     bytes: &[u8],
-    identity: Identity,
+    identity: LogId,
     base_offset: u64,
 ) -> Option<(Summary, SparseIndex)> {
     read_with_room(bytes, identity, base_offset, 0)
@@ -197,7 +197,7 @@ pub(crate) fn read(
 /// The same; the index has room for a segment of `segment_bytes`.
 pub(crate) fn read_with_room(
     bytes: &[u8],
-    identity: Identity,
+    identity: LogId,
     base_offset: u64,
     segment_bytes: u64,
 ) -> Option<(Summary, SparseIndex)> {

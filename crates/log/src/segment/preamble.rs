@@ -13,7 +13,7 @@
 //! | 48 | u64 | leader epoch of the batch before this segment |
 //! | 56 | u32 | reserved: writers write 0, readers ignore |
 //! | 60 | u32 | CRC-32C of bytes 0–59 |
-use crate::Identity;
+use crate::LogId;
 use crate::io::fields::{i64_at, seal, u32_at, u64_at, unseal};
 use crate::io::storage::Storage;
 
@@ -29,7 +29,7 @@ pub(crate) struct Preamble {
     /// Format version of the file.
     pub version: u32,
     /// Whose segment it is.
-    pub identity: Identity,
+    pub identity: LogId,
     /// Link of the batch before.
     pub chain: u32,
     /// Offset of the first record.
@@ -44,7 +44,7 @@ pub(crate) struct Preamble {
 
 impl Preamble {
     /// The preamble of a log's first segment.
-    pub fn first(storage: &dyn Storage, identity: Identity, base_offset: u64) -> Self {
+    pub fn first(storage: &dyn Storage, identity: LogId, base_offset: u64) -> Self {
         Self {
             version: FORMAT_VERSION,
             identity,
@@ -79,7 +79,7 @@ impl Preamble {
         if body.get(..4)? != MAGIC {
             return None;
         }
-        let identity = Identity {
+        let identity = LogId {
             incarnation: u64_at(body, 8)?,
             partition: u32_at(body, 16)?,
         };

@@ -33,8 +33,8 @@
 //! Where there is no proof the offsets up to the next place that has one are refused: too much rather than anything wrong.
 use crate::io::fields::u64_at;
 use crate::segment::index::SparseIndex;
-use crate::segment::scan::{Found, Place, Scanner, WINDOW, is_media_error};
-use crate::segment::segment_file::Source;
+use crate::segment::scan::{Found, LogPosition, Scanner, WINDOW, is_media_error};
+use crate::segment::segment_file::SegmentFile;
 use bascule_record::{HEADER_BYTES, Header, MAGIC};
 use std::collections::HashSet;
 use std::io;
@@ -56,7 +56,7 @@ pub(crate) struct Ending {
 
 impl Ending {
     /// Where the segment before `next` ends, as `next` tells; unknown for the last one.
-    pub fn before(next: Option<&Source>) -> Self {
+    pub fn before(next: Option<&SegmentFile>) -> Self {
         let chain = next
             .and_then(|next| next.preamble)
             .map(|preamble| preamble.chain);
@@ -87,7 +87,7 @@ pub(crate) struct Known<'a> {
 /// What a chain of batches has to arrive at.
 enum Target {
     /// The beginning of a batch.
-    Batch(Place),
+    Batch(LogPosition),
     /// The end of the segment.
     End(Ending),
     /// Nothing is known.
@@ -97,7 +97,7 @@ enum Target {
 /// What payloads under damaged headers tell.
 enum Extents {
     /// The next batch begins here and follows them.
-    Lead(Place),
+    Lead(LogPosition),
     /// The next batch should begin at this position, but what lies there does not follow them.
     Refute(u64),
     /// Nothing.
@@ -106,23 +106,23 @@ enum Extents {
 
 /// A search for the way on, and what was met on it.
 struct Search<'a> {
-    lost: &'a Place,
+    lost: &'a LogPosition,
     /// Where the search begins: at the lost batch, or at the one before it when that one is not to be trusted.
-    from: Place,
+    from: LogPosition,
     /// What the successor of the lost batch may carry as its chain value.
     links: Vec<u32>,
     /// Where it should begin, when what lies there denies it.
     refuted: Option<u64>,
     /// The first one that is linked, but damaged itself.
-    unsound: Option<Place>,
+    unsound: Option<LogPosition>,
     /// Where the chain ends that reaches furthest, and where it begins.
-    furthest: Option<(u64, Place)>,
+    furthest: Option<(u64, LogPosition)>,
     /// Batches from which a chain went on in vain.
     walked: HashSet<u64>,
 }
 
 impl<'a> Search<'a> {
-    fn new(lost: &'a Place, doubtful: Option<Place>) -> Self {
+    fn new(lost: &'a LogPosition, doubtful: Option<LogPosition>) -> Self {
         Self {
             lost,
             from: doubtful.unwrap_or(*lost),
@@ -136,7 +136,7 @@ impl<'a> Search<'a> {
 
     /// Whether it follows the lost batch. What follows the one before it, in another place than the lost one's, may be what
     /// an earlier life wrote there.
-    fn is_linked(&self, place: &Place, header: &Header) -> bool {
+    fn is_linked(&self, place: &LogPosition, header: &Header) -> bool {
         place.position >= self.lost.position + HEADER_BYTES as u64
             && header.base_offset > self.lost.offset
             && self.links.contains(&header.chain)
@@ -145,7 +145,11 @@ impl<'a> Search<'a> {
 
 impl Scanner<'_> {
     /// The first place behind damage at `lost` from which batches can be served again; `None` when the rest is lost.
-    pub fn resume_after(&mut self, lost: &Place, known: &Known<'_>) -> io::Result<Option<Place>> {
+    pub fn resume_after(
+        &mut self,
+        lost: &LogPosition,
+        known: &Known<'_>,
+    ) -> io::Result<Option<LogPosition>> {
         let limit = known.end.offset;
         let doubtful = self.doubtful_before(lost)?;
         let mut search = Search::new(lost, doubtful);
@@ -187,7 +191,7 @@ impl Scanner<'_> {
     fn leads_on(
         &mut self,
         search: &mut Search<'_>,
-        place: Place,
+        place: LogPosition,
         header: &Header,
         target: &Target,
         durable: u64,
@@ -215,8 +219,8 @@ impl Scanner<'_> {
 
     /// The batch whose header told where the lost one should be, when its own payload does not check: it may be a copy from
     /// elsewhere, or of an earlier life, and what it says of its length may be true in another place only.
-    fn doubtful_before(&mut self, lost: &Place) -> io::Result<Option<Place>> {
-        let Some(position) = lost.told_by else {
+    fn doubtful_before(&mut self, lost: &LogPosition) -> io::Result<Option<LogPosition>> {
+        let Some(position) = lost.previous_batch else {
             return Ok(None);
         };
         let Some(head) = self.readable(position, HEADER_BYTES)? else {
@@ -225,9 +229,9 @@ impl Scanner<'_> {
         let Ok(header) = Header::read(head) else {
             return Ok(None);
         };
-        let before = Place::begun(position, header.base_offset);
+        let before = LogPosition::at(position, header.base_offset);
         let is_sound = matches!(self.look(&before, true)?, Found::Batch(_));
-        Ok((!is_sound).then_some(Place {
+        Ok((!is_sound).then_some(LogPosition {
             epoch: lost.epoch,
             ..before
         }))
@@ -240,7 +244,7 @@ impl Scanner<'_> {
     }
 
     /// Proof 1.
-    fn by_extents(&mut self, lost: &Place, limit: u64) -> io::Result<Extents> {
+    fn by_extents(&mut self, lost: &LogPosition, limit: u64) -> io::Result<Extents> {
         let mut position = lost.position;
         while let Some(end) = self.extent_end(position)? {
             if let Some((place, header)) = self.candidate(end, lost, limit)? {
@@ -280,7 +284,7 @@ impl Scanner<'_> {
     }
 
     /// Whether what stands there may be left of the lost batch's header: bytes from elsewhere tell no link of it.
-    fn resembles(&mut self, lost: &Place) -> io::Result<bool> {
+    fn resembles(&mut self, lost: &LogPosition) -> io::Result<bool> {
         let Some(head) = self.readable(lost.position, HEADER_BYTES)? else {
             return Ok(false);
         };
@@ -306,7 +310,11 @@ impl Scanner<'_> {
     }
 
     /// The first entry of the index behind `from` that holds its batch.
-    fn next_entry(&mut self, from: &Place, known: &Known<'_>) -> io::Result<Option<Place>> {
+    fn next_entry(
+        &mut self,
+        from: &LogPosition,
+        known: &Known<'_>,
+    ) -> io::Result<Option<LogPosition>> {
         let Some(index) = known.index else {
             return Ok(None);
         };
@@ -314,9 +322,9 @@ impl Scanner<'_> {
             .find(|i| index.get(*i).is_some_and(|e| e.position > from.position))
             .unwrap_or(index.len());
         for entry in (first..index.len()).filter_map(|i| index.get(i)) {
-            let place = Place {
+            let place = LogPosition {
                 epoch: from.epoch,
-                ..Place::begun(entry.position, entry.offset)
+                ..LogPosition::at(entry.position, entry.offset)
             };
             let sound = matches!(
                 self.look(&place, false)?,
@@ -333,18 +341,18 @@ impl Scanner<'_> {
     fn candidate(
         &mut self,
         position: u64,
-        from: &Place,
+        from: &LogPosition,
         limit: u64,
-    ) -> io::Result<Option<(Place, Header)>> {
+    ) -> io::Result<Option<(LogPosition, Header)>> {
         let Some(head) = self.readable(position, HEADER_BYTES)? else {
             return Ok(None);
         };
         let Ok(header) = Header::read(head) else {
             return Ok(None);
         };
-        let place = Place {
+        let place = LogPosition {
             epoch: from.epoch,
-            ..Place::begun(position, header.base_offset)
+            ..LogPosition::at(position, header.base_offset)
         };
         let possible = header.base_offset >= from.offset
             && header.next_offset() <= limit
@@ -357,7 +365,7 @@ impl Scanner<'_> {
     /// `walked`: batches from which an earlier chain went on in vain.
     fn follow(
         &mut self,
-        from: Place,
+        from: LogPosition,
         target: &Target,
         walked: &mut HashSet<u64>,
     ) -> io::Result<(bool, u64)> {
@@ -381,7 +389,7 @@ impl Scanner<'_> {
         }
     }
 
-    fn is_at(&mut self, place: &Place, target: &Target) -> io::Result<bool> {
+    fn is_at(&mut self, place: &LogPosition, target: &Target) -> io::Result<bool> {
         Ok(match target {
             Target::Furthest => false,
             Target::Batch(anchor) => {

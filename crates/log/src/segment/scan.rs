@@ -1,11 +1,11 @@
 //! Walking the batches of a segment that nobody writes to, for recovery, for verifying, and for finding the way after
 //! damage (`segment::resync`).
-use crate::Identity;
+use crate::LogId;
 use crate::io::disk::read_up_to;
 use crate::io::storage::StorageFile;
 use crate::segment::damage::Fault;
 use crate::segment::preamble::PREAMBLE_BYTES;
-use bascule_record::planted;
+use bascule_record::planted_bug::{self, PlantedBug};
 use bascule_record::{DamageError, HEADER_BYTES, Header};
 use rustix::io::Errno;
 use std::io;
@@ -16,7 +16,7 @@ const FIRST_WINDOW: usize = 64 << 10;
 
 /// A place between two batches, and what the next one must look like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct LogPosition {
     /// Position in the file.
     pub position: u64,
     /// Base offset of the next batch.
@@ -26,34 +26,35 @@ pub(crate) struct Place {
     /// The least leader epoch it may have.
     pub epoch: u64,
     /// Where the batch before it begins, whose header told that this place is here; `None` when something else did.
-    pub told_by: Option<u64>,
+    pub previous_batch: Option<u64>,
 }
 
-impl Place {
+impl LogPosition {
     /// The first place of a segment.
     pub fn first(base_offset: u64) -> Self {
-        Self::begun(PREAMBLE_BYTES, base_offset)
+        Self::at(PREAMBLE_BYTES, base_offset)
     }
 
     /// The beginning of a batch whose chain value and epoch may be any.
-    pub fn begun(position: u64, offset: u64) -> Self {
+    pub fn at(position: u64, offset: u64) -> Self {
         Self {
             position,
             offset,
             chain: None,
             epoch: 0,
-            told_by: None,
+            previous_batch: None,
         }
     }
 
     /// Whether the batch belongs here.
-    pub fn fits(&self, header: &Header, identity: Identity) -> bool {
+    pub fn fits(&self, header: &Header, identity: LogId) -> bool {
         header.incarnation == identity.incarnation
             && header.partition == identity.partition
             && header.base_offset == self.offset
             && header.span > 0
             && header.leader_epoch >= self.epoch
-            && (self.chain.is_none_or(|chain| chain == header.chain) || planted::is(6))
+            && (self.chain.is_none_or(|chain| chain == header.chain)
+                || planted_bug::is_active(PlantedBug::ChainNotChecked))
     }
 
     /// The place after the batch.
@@ -63,7 +64,7 @@ impl Place {
             offset: header.next_offset(),
             chain: Some(header.link()),
             epoch: header.leader_epoch,
-            told_by: Some(self.position),
+            previous_batch: Some(self.position),
         }
     }
 }
@@ -98,7 +99,7 @@ impl Found {
 pub(crate) struct Scanner<'a> {
     file: &'a dyn StorageFile,
     pub(crate) len: u64,
-    pub(crate) identity: Identity,
+    pub(crate) identity: LogId,
     buffer: Vec<u8>,
     /// Bytes to read the next time.
     window: usize,
@@ -113,7 +114,7 @@ pub(crate) struct Scanner<'a> {
 
 impl<'a> Scanner<'a> {
     /// A scanner of the first `len` bytes.
-    pub fn new(file: &'a dyn StorageFile, len: u64, identity: Identity) -> Self {
+    pub fn new(file: &'a dyn StorageFile, len: u64, identity: LogId) -> Self {
         Self {
             file,
             len,
@@ -137,7 +138,7 @@ impl<'a> Scanner<'a> {
     ///
     /// # Errors
     /// Those of the storage that say nothing about the bytes; bytes that the disk lost are [`Fault::Unreadable`].
-    pub fn look(&mut self, place: &Place, whole: bool) -> io::Result<Found> {
+    pub fn look(&mut self, place: &LogPosition, whole: bool) -> io::Result<Found> {
         let identity = self.identity;
         let head = match self.bytes(place.position, HEADER_BYTES) {
             Ok(head) => head,

@@ -69,7 +69,7 @@ pub(crate) struct Segment {
     /// How late records may be that are lost at its end: [`NO_TIME`] when none are, `i64::MAX` when that is not known.
     lost_until: AtomicI64,
     /// Begun behind a lost tail: its first batch follows no batch.
-    begins_anew: AtomicBool,
+    starts_new_chain: AtomicBool,
     index: SparseIndex,
 }
 
@@ -92,7 +92,7 @@ impl Segment {
             first_timestamp: AtomicI64::new(NO_TIME),
             last_timestamp: AtomicI64::new(NO_TIME),
             lost_until: AtomicI64::new(NO_TIME),
-            begins_anew: AtomicBool::new(false),
+            starts_new_chain: AtomicBool::new(false),
             index: SparseIndex::with_room(segment_bytes),
         }
     }
@@ -120,7 +120,7 @@ impl Segment {
             first_timestamp: AtomicI64::new(summary.first_timestamp),
             last_timestamp: AtomicI64::new(summary.last_timestamp),
             lost_until: AtomicI64::new(NO_TIME),
-            begins_anew: AtomicBool::new(false),
+            starts_new_chain: AtomicBool::new(false),
             index,
         }
     }
@@ -354,7 +354,7 @@ impl Segment {
     /// Takes note of what its preamble says.
     pub fn set_preamble(&self, preamble: &Preamble) {
         let anew = preamble.chain == 0 && self.base_offset != 0;
-        self.begins_anew.store(anew, Ordering::Relaxed);
+        self.starts_new_chain.store(anew, Ordering::Relaxed);
     }
 
     /// Whether records at its end are lost.
@@ -364,15 +364,17 @@ impl Segment {
 
     /// What its first batch has to carry as chain value, when the batch before has this link; `None` when it may be any.
     pub fn first_chain(&self, link_before: Option<u32>) -> Option<u32> {
-        link_before.filter(|_| !self.begins_anew.load(Ordering::Relaxed))
+        link_before.filter(|_| !self.starts_new_chain.load(Ordering::Relaxed))
     }
 
     /// Takes over what cannot be seen in its batches, from the segment that this one replaces.
     pub fn take_over_from(&self, other: &Self) {
         self.set_held_since(other.held_since());
         self.set_lost_until(other.lost_until.load(Ordering::Relaxed));
-        self.begins_anew
-            .store(other.begins_anew.load(Ordering::Relaxed), Ordering::Relaxed);
+        self.starts_new_chain.store(
+            other.starts_new_chain.load(Ordering::Relaxed),
+            Ordering::Relaxed,
+        );
     }
 
     /// Where to start a look-up.

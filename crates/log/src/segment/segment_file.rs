@@ -4,13 +4,13 @@ use crate::io::file_names;
 use crate::io::file_names::base_offset_of;
 use crate::io::storage::{OpenMode, Storage, StorageFile};
 use crate::segment::preamble::{FORMAT_VERSION, PREAMBLE_BYTES, Preamble};
-use crate::segment::scan::{Found, Place, Scanner};
-use crate::{Error, Identity, IoOp};
+use crate::segment::scan::{Found, LogPosition, Scanner};
+use crate::{Error, IoOp, LogId};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// A segment's file as found on disk.
-pub(crate) struct Source {
+pub(crate) struct SegmentFile {
     /// Where it is.
     pub path: PathBuf,
     /// From its name.
@@ -22,21 +22,21 @@ pub(crate) struct Source {
     /// `None` when it does not check, or is another log's.
     pub preamble: Option<Preamble>,
     /// Whose segment lies here instead of ours.
-    pub foreign: Option<Identity>,
+    pub foreign: Option<LogId>,
 }
 
 /// Opens a segment's file and reads its preamble.
-pub(crate) fn open_source(
+pub(crate) fn open_segment_file(
     storage: &dyn Storage,
     path: PathBuf,
     base_offset: u64,
     mode: OpenMode,
-) -> Result<Source, Error> {
+) -> Result<SegmentFile, Error> {
     let file = disk::open(storage, &path, mode)?;
     let len = file
         .len()
         .map_err(|source| Error::io(IoOp::Stat, &path, source))?;
-    let mut source = Source {
+    let mut source = SegmentFile {
         preamble: None,
         path,
         base_offset,
@@ -48,7 +48,7 @@ pub(crate) fn open_source(
     Ok(source)
 }
 
-pub(crate) fn read_preamble(source: &mut Source) -> Result<(), Error> {
+pub(crate) fn read_preamble(source: &mut SegmentFile) -> Result<(), Error> {
     let mut bytes = [0; PREAMBLE_BYTES as usize];
     let read = disk::read_up_to(&*source.file, &mut bytes, 0)
         .map_err(|error| Error::io(IoOp::Read, &source.path, error))?;
@@ -60,23 +60,26 @@ pub(crate) fn read_preamble(source: &mut Source) -> Result<(), Error> {
 }
 
 /// The segments in order of their base offsets, to be written to.
-pub(crate) fn find_sources(storage: &dyn Storage, directory: &Path) -> Result<Vec<Source>, Error> {
-    list_sources(storage, directory, OpenMode::ReadWrite)
+pub(crate) fn find_segment_files(
+    storage: &dyn Storage,
+    directory: &Path,
+) -> Result<Vec<SegmentFile>, Error> {
+    list_segment_files(storage, directory, OpenMode::ReadWrite)
 }
 
 /// The same, only to be read.
-pub(crate) fn find_sources_to_read(
+pub(crate) fn find_segment_files_to_read(
     storage: &dyn Storage,
     directory: &Path,
-) -> Result<Vec<Source>, Error> {
-    list_sources(storage, directory, OpenMode::Read)
+) -> Result<Vec<SegmentFile>, Error> {
+    list_segment_files(storage, directory, OpenMode::Read)
 }
 
-pub(crate) fn list_sources(
+pub(crate) fn list_segment_files(
     storage: &dyn Storage,
     directory: &Path,
     mode: OpenMode,
-) -> Result<Vec<Source>, Error> {
+) -> Result<Vec<SegmentFile>, Error> {
     let paths = match disk::list(storage, directory) {
         Err(Error::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => {
             Vec::new()
@@ -87,13 +90,13 @@ pub(crate) fn list_sources(
         .into_iter()
         .filter_map(|path| base_offset_of(&path).map(|base| (path, base)));
     segments
-        .map(|(path, base)| open_source(storage, path, base, mode))
+        .map(|(path, base)| open_segment_file(storage, path, base, mode))
         .collect()
 }
 
 /// Whether the segment begins with a sound batch.
-pub(crate) fn has_batch(source: &Source, identity: Identity) -> Result<bool, Error> {
-    let place = Place::first(source.base_offset);
+pub(crate) fn has_batch(source: &SegmentFile, identity: LogId) -> Result<bool, Error> {
+    let place = LogPosition::first(source.base_offset);
     let found = Scanner::new(&*source.file, source.len, identity)
         .look(&place, true)
         .map_err(|error| Error::io(IoOp::Read, &source.path, error))?;
@@ -101,7 +104,7 @@ pub(crate) fn has_batch(source: &Source, identity: Identity) -> Result<bool, Err
 }
 
 /// Position after the last byte behind `from` that is not zero; `from` when there is none.
-pub(crate) fn last_non_zero(source: &Source, from: u64) -> std::io::Result<u64> {
+pub(crate) fn last_non_zero(source: &SegmentFile, from: u64) -> std::io::Result<u64> {
     const STEP: u64 = 256 << 10;
     let mut end = source.len;
     let mut buffer = vec![0; STEP as usize];

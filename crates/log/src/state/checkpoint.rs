@@ -21,7 +21,7 @@ use crate::io::disk::SyncFile;
 use crate::io::fields::{seal, u32_at, u64_at, unseal};
 use crate::io::slots::{self, FIRST_SLOT, SLOT_DISTANCE, Slots};
 use crate::io::storage::{OpenMode, Storage, StorageFile};
-use crate::{Error, Identity, IoOp};
+use crate::{Error, IoOp, LogId};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -51,7 +51,7 @@ pub(crate) struct CheckpointFile {
     path: PathBuf,
     /// Open from a write until it is synced or let go of.
     handle: Option<Arc<SyncFile>>,
-    identity: Identity,
+    identity: LogId,
     sequence: u64,
     last: Option<Checkpoint>,
     /// Where `last` lies.
@@ -64,11 +64,7 @@ pub(crate) struct CheckpointFile {
 
 impl CheckpointFile {
     /// Opens or creates `<directory>/checkpoint`, syncs it and reads the newer valid slot, if any.
-    pub fn open(
-        storage: &dyn Storage,
-        directory: &Path,
-        identity: Identity,
-    ) -> Result<Self, Error> {
+    pub fn open(storage: &dyn Storage, directory: &Path, identity: LogId) -> Result<Self, Error> {
         let path = directory.join(CHECKPOINT);
         let target = SyncFile::open(storage, &path, OpenMode::Create)?;
         let file = &*target.file;
@@ -101,7 +97,7 @@ impl CheckpointFile {
         }
     }
 
-    /// The landmark tells that everything below `offset` was synced, too.
+    /// The index snapshot tells that everything below `offset` was synced, too.
     pub fn settle_durable(&mut self, offset: u64) {
         if let Some(last) = &mut self.last {
             last.durable = last.durable.max(offset);
@@ -131,7 +127,7 @@ impl CheckpointFile {
     }
 
     /// Closes the file, synced or not: all it tells are lower bounds.
-    pub fn let_go(&mut self) {
+    pub fn release(&mut self) {
         self.handle = None;
     }
 
@@ -173,7 +169,7 @@ impl CheckpointFile {
 pub(crate) fn look(
     storage: &dyn Storage,
     directory: &Path,
-    identity: Identity,
+    identity: LogId,
 ) -> Option<Slots<Checkpoint>> {
     let path = directory.join(CHECKPOINT);
     let file = storage.open(&path, OpenMode::Read).ok()?;
@@ -181,12 +177,12 @@ pub(crate) fn look(
 }
 
 /// An error is not an answer: to go on without the durable point would cut what a later try finds whole.
-fn read(file: &dyn StorageFile, identity: Identity) -> std::io::Result<Slots<Checkpoint>> {
+fn read(file: &dyn StorageFile, identity: LogId) -> std::io::Result<Slots<Checkpoint>> {
     Slots::read::<SLOT_BYTES>(file, |bytes| parse_slot(bytes, identity))
 }
 
 /// Whose checkpoint lies in the directory, by a slot that checks; `None` when there is none.
-pub(crate) fn owner(storage: &dyn Storage, directory: &Path) -> Result<Option<Identity>, Error> {
+pub(crate) fn owner(storage: &dyn Storage, directory: &Path) -> Result<Option<LogId>, Error> {
     let path = directory.join(CHECKPOINT);
     let file = match storage.open(&path, OpenMode::Read) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
@@ -197,7 +193,7 @@ pub(crate) fn owner(storage: &dyn Storage, directory: &Path) -> Result<Option<Id
             .map_err(|source| Error::io(IoOp::Read, &path, source))?;
         let identity = unseal(&bytes).filter(|body| body.get(..4) == Some(&MAGIC));
         let identity = identity.and_then(|body| {
-            Some(Identity {
+            Some(LogId {
                 incarnation: u64_at(body, 16)?,
                 partition: u32_at(body, 24)?,
             })
@@ -209,7 +205,7 @@ pub(crate) fn owner(storage: &dyn Storage, directory: &Path) -> Result<Option<Id
     Ok(None)
 }
 
-fn to_bytes(sequence: u64, identity: Identity, checkpoint: Checkpoint) -> Vec<u8> {
+fn to_bytes(sequence: u64, identity: LogId, checkpoint: Checkpoint) -> Vec<u8> {
     let mut out = Vec::with_capacity(SLOT_BYTES);
     out.extend_from_slice(&MAGIC);
     out.extend_from_slice(&VERSION.to_le_bytes());
@@ -227,7 +223,7 @@ fn to_bytes(sequence: u64, identity: Identity, checkpoint: Checkpoint) -> Vec<u8
 
 /// Sequence number and content of a slot. One that does not check, belongs to another log or has another version is
 /// absent.
-pub(crate) fn parse_slot(bytes: &[u8], identity: Identity) -> Option<(u64, Checkpoint)> {
+pub(crate) fn parse_slot(bytes: &[u8], identity: LogId) -> Option<(u64, Checkpoint)> {
     let body = unseal(bytes).filter(|_| bytes.len() == SLOT_BYTES)?;
     let ours = body.get(..4)? == MAGIC
         && u32_at(body, 4)? == VERSION

@@ -1,4 +1,4 @@
-//! The landmark of a log: a place in its active segment up to which everything was synced, with what recovery would
+//! The index snapshot of a log: a place in its active segment up to which everything was synced, with what recovery would
 //! otherwise have to read the segment for.
 //!
 //! Without one, recovery reads the headers of the whole active segment; with one it begins behind it. The file
@@ -23,27 +23,27 @@ use crate::io::storage::Storage;
 use crate::segment::Segment;
 use crate::segment::index::{self, SparseIndex, Summary};
 use crate::segment::preamble::PREAMBLE_BYTES;
-use crate::segment::scan::Place;
-use crate::segment::segment_file::Source;
+use crate::segment::scan::LogPosition;
+use crate::segment::segment_file::SegmentFile;
 use crate::state::producers::Producers;
 use crate::state::shared::Shared;
-use crate::{Error, Identity};
+use crate::{Error, LogId};
 use bascule_record::{HEADER_BYTES, Header};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Name of the file.
-pub(crate) const LANDMARK: &str = "landmark";
+pub(crate) const INDEX_SNAPSHOT: &str = "landmark";
 const MAGIC: [u8; 4] = *b"BSCL";
 const VERSION: u32 = 1;
 const HEAD_BYTES: usize = 24;
 /// About what a producer takes in the file.
 pub(crate) const PRODUCER_BYTES: u64 = 136;
 
-/// A landmark that is believed.
+/// An index snapshot that is believed.
 #[derive(Debug)]
-pub(crate) struct Landmark {
+pub(crate) struct IndexSnapshot {
     /// The segment up to the place.
     pub summary: Summary,
     /// Its index up to there, with room for the rest.
@@ -54,23 +54,23 @@ pub(crate) struct Landmark {
     pub producers: Producers,
 }
 
-impl Landmark {
-    /// The landmark of the last of `sources`, if there is one that can be believed. `segment_bytes`: what there has to be
+impl IndexSnapshot {
+    /// The index snapshot of the last of `sources`, if there is one that can be believed. `segment_bytes`: what there has to be
     /// room for in the index.
     pub fn find(
         storage: &dyn Storage,
         directory: &Path,
-        identity: Identity,
-        sources: &[Source],
+        identity: LogId,
+        sources: &[SegmentFile],
         segment_bytes: u64,
     ) -> Option<Self> {
         let source = sources.last().filter(|last| last.preamble.is_some())?;
-        let bytes = disk::read(storage, &directory.join(LANDMARK)).ok()?;
+        let bytes = disk::read(storage, &directory.join(INDEX_SNAPSHOT)).ok()?;
         let room = segment_bytes.max(source.len);
-        let landmark = read(&bytes, identity, source.base_offset, room)?;
-        landmark
+        let snapshot = read(&bytes, identity, source.base_offset, room)?;
+        snapshot
             .names_batch_in(source, identity)
-            .then_some(landmark)
+            .then_some(snapshot)
     }
 
     /// First offset behind the place.
@@ -79,18 +79,18 @@ impl Landmark {
     }
 
     /// The place, and what the next batch must look like.
-    pub fn place(&self) -> Place {
-        Place {
+    pub fn place(&self) -> LogPosition {
+        LogPosition {
             position: self.summary.end,
             offset: self.summary.next_offset,
             chain: Some(self.summary.chain),
             epoch: self.summary.epoch,
-            told_by: Some(self.last_batch),
+            previous_batch: Some(self.last_batch),
         }
     }
 
     /// Whether the batch before the place is in the file, and is the one that was there.
-    fn names_batch_in(&self, source: &Source, identity: Identity) -> bool {
+    fn names_batch_in(&self, source: &SegmentFile, identity: LogId) -> bool {
         let summary = &self.summary;
         if summary.end > source.len || self.last_batch < PREAMBLE_BYTES {
             return false;
@@ -111,7 +111,7 @@ impl Landmark {
 
 /// Reads the file; `None` when it is damaged, of another version or of another segment. `room`: length of the segment
 /// that the index has room for.
-fn read(bytes: &[u8], identity: Identity, base_offset: u64, room: u64) -> Option<Landmark> {
+fn read(bytes: &[u8], identity: LogId, base_offset: u64, room: u64) -> Option<IndexSnapshot> {
     let body = unseal(bytes)?;
     if body.get(..4)? != MAGIC || u32_at(body, 4)? != VERSION {
         return None;
@@ -123,7 +123,7 @@ fn read(bytes: &[u8], identity: Identity, base_offset: u64, room: u64) -> Option
     }
     let (summary, index) = index::read_with_room(described, identity, base_offset, room)?;
     let (producers, to) = Producers::read(producers, identity)?;
-    (to == summary.next_offset).then_some(Landmark {
+    (to == summary.next_offset).then_some(IndexSnapshot {
         summary,
         index,
         last_batch: u64_at(body, 8)?,
@@ -131,7 +131,7 @@ fn read(bytes: &[u8], identity: Identity, base_offset: u64, room: u64) -> Option
     })
 }
 
-/// Where a log was when its checkpoint was asked for: becomes the landmark once all of it is synced.
+/// Where a log was when its checkpoint was asked for: becomes the index snapshot once all of it is synced.
 #[derive(Debug)]
 pub(crate) struct Candidate {
     /// The active segment of that time.
@@ -148,8 +148,8 @@ pub(crate) struct Candidate {
 }
 
 impl Candidate {
-    /// The bytes of the landmark.
-    pub fn to_bytes(&self, identity: Identity) -> Vec<u8> {
+    /// The bytes of the index snapshot.
+    pub fn to_bytes(&self, identity: LogId) -> Vec<u8> {
         let index = self.segment.index();
         let described = index::first_to_bytes(identity, &self.summary, index, self.entries);
         let mut out = Vec::with_capacity(HEAD_BYTES + described.len() + self.producers.len() + 4);
@@ -164,16 +164,16 @@ impl Candidate {
         out
     }
 
-    /// Puts it in the place of the last landmark, unsynced, once everything below it is synced in the segments.
+    /// Puts it in the place of the last index snapshot, unsynced, once everything below it is synced in the segments.
     pub fn write_if_settled(&self, storage: &dyn Storage, shared: &Shared) -> Result<(), Error> {
         if self.is_written() || shared.settled_end() < self.summary.next_offset {
             return Ok(());
         }
-        let _names = shared.names.lock();
+        let _deletes = shared.pending_deletes.lock();
         if shared.is_closed() {
             return Ok(());
         }
-        let path = shared.directory.join(LANDMARK);
+        let path = shared.directory.join(INDEX_SNAPSHOT);
         let temporary = path.with_extension("tmp");
         disk::write(storage, &temporary, &self.to_bytes(shared.identity))?;
         disk::rename(storage, &temporary, &path)?;
@@ -186,9 +186,9 @@ impl Candidate {
     }
 }
 
-/// What the writer of a log keeps in mind between two landmarks.
+/// What the writer of a log keeps in mind between two index snapshots.
 #[derive(Debug, Default)]
-pub(crate) struct Noted {
+pub(crate) struct SnapshotState {
     /// Waits until it is synced.
     pub pending: Option<Arc<Candidate>>,
     /// Base offset of the segment of the last candidate, and where that ended.
@@ -197,8 +197,8 @@ pub(crate) struct Noted {
     pub seen: u64,
 }
 
-impl Noted {
-    /// After recovery, which found everything up to here in the landmark.
+impl SnapshotState {
+    /// After recovery, which found everything up to here in the index snapshot.
     pub fn up_to(base_offset: u64, end: u64) -> Self {
         Self {
             pending: None,
@@ -208,7 +208,7 @@ impl Noted {
     }
 
     /// Bytes of batches in the active segment behind the last candidate.
-    pub fn unnoted(&self, active: &Segment) -> u64 {
+    pub fn bytes_since(&self, active: &Segment) -> u64 {
         let (base_offset, end) = self.to;
         let noted = (base_offset == active.base_offset).then_some(end);
         active.end() - noted.unwrap_or(PREAMBLE_BYTES)

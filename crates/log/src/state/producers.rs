@@ -20,7 +20,7 @@
 //! | 24 | u64 | offset: the state includes every batch below it |
 //! | 32 | | per producer: id u64, epoch u32, number of batches u32 (1–5), then per batch, oldest first: base sequence u32, count u32, base offset u64, base timestamp i64 |
 //! | end | u32 | CRC-32C of everything before |
-use crate::Identity;
+use crate::LogId;
 use crate::io::fields::{i64_at, seal, u32_at, u64_at, unseal};
 use bascule_record::{Header, Producer};
 use std::collections::{BTreeMap, HashMap};
@@ -257,7 +257,7 @@ impl Producers {
     }
 
     /// The bytes of a `producers` file that includes every batch below `offset`.
-    pub fn to_bytes(&self, identity: Identity, offset: u64) -> Vec<u8> {
+    pub fn to_bytes(&self, identity: LogId, offset: u64) -> Vec<u8> {
         let mut out = Vec::with_capacity(HEAD_BYTES + self.by_id.len() * (16 + BATCH_BYTES));
         out.extend_from_slice(&MAGIC);
         out.extend_from_slice(&VERSION.to_le_bytes());
@@ -287,7 +287,7 @@ impl Producers {
     /// Reads a `producers` file: the state and the offset up to which it goes. `None` when it is damaged or foreign, or says
     /// what is never written: a producer twice or without batches, batches that are not in the order of their offsets, end
     /// behind the state, or lie where another producer's last one does.
-    pub fn read(bytes: &[u8], identity: Identity) -> Option<(Self, u64)> {
+    pub fn read(bytes: &[u8], identity: LogId) -> Option<(Self, u64)> {
         let body = unseal(bytes)?;
         let ours = body.get(..4)? == MAGIC
             && u32_at(body, 4)? == VERSION

@@ -22,7 +22,7 @@ use crate::io::files::Files;
 use crate::io::jobs::JobSender;
 use crate::io::storage::Storage;
 use crate::segment::damage::{Damage, Fault};
-use crate::{Error, Identity};
+use crate::{Error, LogId};
 use parking_lot::Mutex;
 use std::collections::HashSet;
 use std::io::ErrorKind;
@@ -66,7 +66,7 @@ pub(crate) struct Quarantine {
 /// How the file is written.
 struct Home {
     directory: PathBuf,
-    identity: Identity,
+    identity: LogId,
     files: Arc<Files>,
     background: JobSender,
 }
@@ -84,7 +84,7 @@ impl Quarantine {
     pub fn attach(
         &self,
         directory: &Path,
-        identity: Identity,
+        identity: LogId,
         files: &Arc<Files>,
         background: JobSender,
         found: &[Damage],
@@ -223,7 +223,7 @@ fn insert(damages: &mut Vec<Damage>, new: Damage) -> bool {
 }
 
 /// The file's bytes.
-pub(crate) fn to_bytes(identity: Identity, ranges: &Ranges) -> Vec<u8> {
+pub(crate) fn to_bytes(identity: LogId, ranges: &Ranges) -> Vec<u8> {
     let count = ranges.damages.len().min(MOST_RANGES);
     let mut out = Vec::with_capacity(HEAD_BYTES + count * ENTRY_BYTES + 4);
     out.extend_from_slice(&MAGIC);
@@ -247,13 +247,13 @@ pub(crate) fn to_bytes(identity: Identity, ranges: &Ranges) -> Vec<u8> {
 }
 
 /// Reads the file; nothing when it is absent, damaged, of another version or of another log.
-pub(crate) fn read(storage: &dyn Storage, directory: &Path, identity: Identity) -> Ranges {
+pub(crate) fn read(storage: &dyn Storage, directory: &Path, identity: LogId) -> Ranges {
     let bytes = disk::read(storage, &directory.join(QUARANTINE)).unwrap_or_default();
     of_bytes(&bytes, directory, identity).unwrap_or_default()
 }
 
 /// The ranges in the file's bytes; `None` when they do not check.
-pub(crate) fn of_bytes(bytes: &[u8], directory: &Path, identity: Identity) -> Option<Ranges> {
+pub(crate) fn of_bytes(bytes: &[u8], directory: &Path, identity: LogId) -> Option<Ranges> {
     let body = unseal(bytes)?;
     let ours = body.get(..4)? == MAGIC
         && u32_at(body, 4)? == VERSION
@@ -288,7 +288,7 @@ pub(crate) fn of_bytes(bytes: &[u8], directory: &Path, identity: Identity) -> Op
 mod tests {
     use super::*;
 
-    const IDENTITY: Identity = Identity {
+    const IDENTITY: LogId = LogId {
         incarnation: 7,
         partition: 2,
     };
@@ -312,7 +312,7 @@ mod tests {
         let bytes = to_bytes(IDENTITY, &ranges);
         let directory = Path::new("/log");
         assert_eq!(of_bytes(&bytes, directory, IDENTITY), Some(ranges));
-        let other = Identity {
+        let other = LogId {
             incarnation: 8,
             ..IDENTITY
         };

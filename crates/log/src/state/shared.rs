@@ -3,14 +3,15 @@
 //! Order of publication: bytes are in the page cache before a segment's end moves, a segment is in the list before the
 //! log end moves into it, and the high watermark moves last. So a reader that loads the high watermark first finds
 //! everything below it.
-use crate::Identity;
-use crate::segment::scan::Place;
+use crate::LogId;
+use crate::segment::scan::LogPosition;
 use crate::segment::{NO_TIME, Segment, SyncProgress};
 use crate::state::checkpoint::Checkpoint;
 use crate::state::quarantine::Quarantine;
 use arc_swap::ArcSwap;
+use bascule_record::Header;
 use bascule_record::crypt::KeyRing;
-use bascule_record::{Header, planted};
+use bascule_record::planted_bug::{self, PlantedBug};
 use bytes::Bytes;
 use parking_lot::Mutex;
 use std::collections::HashMap;
@@ -22,7 +23,7 @@ use std::sync::{Arc, OnceLock, Weak};
 /// Batches that are durable although the segment that they belong to is not synced yet.
 pub(crate) trait UnsyncedBatches: Debug + Send + Sync {
     /// The batch of a log at a place; `None` when it is not there or cannot be read.
-    fn find(&self, identity: Identity, place: &Place) -> Option<(Header, Bytes)>;
+    fn find(&self, identity: LogId, place: &LogPosition) -> Option<(Header, Bytes)>;
 }
 
 /// Segments in order of offsets; the last is the active one. Never empty.
@@ -34,11 +35,11 @@ pub(crate) struct Shared {
     /// Where the log lives.
     pub directory: PathBuf,
     /// Which log it is.
-    pub identity: Identity,
+    pub identity: LogId,
     segments: ArcSwap<SegmentList>,
     /// Held while sealed segments get other names or other contents, and while derived files are written, by work that the
     /// owner of the log does not wait for. Such work looks first whether the log is closed: then its files may be another's.
-    pub names: Mutex<Names>,
+    pub pending_deletes: Mutex<PendingDeletes>,
     log_start: AtomicU64,
     log_end: AtomicU64,
     durable_end: AtomicU64,
@@ -59,7 +60,7 @@ pub(crate) struct Shared {
 
 /// What is known of names that wait to be unlinked. Times are monotonic, ns: setting a clock shortens no grace.
 #[derive(Debug, Default)]
-pub(crate) struct Names {
+pub(crate) struct PendingDeletes {
     /// When the log was opened: what was marked before has waited at least since then.
     pub opened: i64,
     /// When a name was marked in this life.
@@ -73,17 +74,12 @@ pub(crate) struct Names {
 
 impl Shared {
     /// A log whose readable end is still its start.
-    pub fn new(
-        directory: PathBuf,
-        identity: Identity,
-        segments: SegmentList,
-        log_start: u64,
-    ) -> Self {
+    pub fn new(directory: PathBuf, identity: LogId, segments: SegmentList, log_start: u64) -> Self {
         Self {
             directory,
             identity,
             segments: ArcSwap::from_pointee(segments),
-            names: Mutex::default(),
+            pending_deletes: Mutex::default(),
             log_start: AtomicU64::new(log_start),
             log_end: AtomicU64::new(log_start),
             durable_end: AtomicU64::new(log_start),
@@ -189,7 +185,7 @@ impl Shared {
     }
 
     fn committable(&self, offset: u64) -> u64 {
-        if planted::is(10) {
+        if planted_bug::is_active(PlantedBug::HighWatermarkTrusted) {
             return offset;
         }
         offset.min(self.log_end())
@@ -242,7 +238,7 @@ impl Shared {
     }
 
     /// The batch at a place that is durable in the WAL alone.
-    pub fn find_unsettled(&self, place: &Place) -> Option<(Header, Bytes)> {
+    pub fn find_unsettled(&self, place: &LogPosition) -> Option<(Header, Bytes)> {
         if !(self.settled_end()..self.durable_end()).contains(&place.offset) {
             return None;
         }
@@ -258,9 +254,9 @@ impl Shared {
     /// Closes the files of all segments, also for readers that are still there: they would keep the space of files that are
     /// removed. Waits for work under way that changes names. The log is closed before.
     pub fn release_files(&self) {
-        let mut names = self.names.lock();
-        let gone = std::mem::take(&mut names.expired).into_iter();
-        let gone = gone.chain(std::mem::take(&mut names.retired));
+        let mut deletes = self.pending_deletes.lock();
+        let gone = std::mem::take(&mut deletes.expired).into_iter();
+        let gone = gone.chain(std::mem::take(&mut deletes.retired));
         gone.for_each(|(_, segment)| segment.release());
         for segment in self.segments().iter() {
             segment.release();

@@ -7,7 +7,7 @@ use super::ring::{Ring, make};
 use super::{Wal, WalOptions, first_of_run};
 use crate::io::disk;
 use crate::io::storage::{OpenMode, Storage};
-use crate::{Error, Identity, IoOp};
+use crate::{Error, IoOp, LogId};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -35,7 +35,7 @@ impl Wal {
 pub(crate) fn is_due(
     storage: &dyn Storage,
     options: &WalOptions,
-    log: Identity,
+    log: LogId,
     offset: u64,
 ) -> Result<bool, Error> {
     let found = replay::scan(storage, options, OpenMode::Read)?;
@@ -45,7 +45,7 @@ pub(crate) fn is_due(
     });
     for file in needed {
         let chunks = replay::read_file(file, ExpectedExtent::default())?.chunks;
-        let is_behind = |(of, chunk): &(Identity, ReplayChunk)| *of == log && chunk.end > offset;
+        let is_behind = |(of, chunk): &(LogId, ReplayChunk)| *of == log && chunk.end > offset;
         if chunks.iter().any(is_behind) {
             return Ok(true);
         }

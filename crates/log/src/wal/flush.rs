@@ -23,7 +23,7 @@ pub(super) struct PendingFlush {
 #[derive(Default)]
 pub(super) struct PendingFlushes {
     pub entries: Vec<PendingFlush>,
-    /// Place of an entry by the address of its file, which the entry keeps alive.
+    /// Index of an entry by the address of its file, which the entry keeps alive.
     places: HashMap<usize, usize>,
 }
 

@@ -20,7 +20,7 @@
 //!
 //! So a frame proves by itself to which log number it belongs, and that its first batch is the one it was written with; the
 //! others follow that one by their chain.
-use crate::Identity;
+use crate::LogId;
 use crate::io::fields::{seal, u32_at, u64_at, unseal};
 use bascule_record::{HEADER_BYTES, Header, MAGIC as BATCH_MAGIC};
 use std::ops::Range;
@@ -219,7 +219,7 @@ pub(crate) fn frame(out: &mut [u8], kind: Kind, content: &[u8], link: u32, seed:
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Cut {
     /// The log.
-    pub log: Identity,
+    pub log: LogId,
     /// Its end, then.
     pub offset: u64,
     /// Leader epoch under which it was cut.
@@ -241,7 +241,7 @@ impl Cut {
     /// The content of a frame of that kind.
     pub fn read(bytes: &[u8]) -> Option<Self> {
         Some(Self {
-            log: Identity {
+            log: LogId {
                 partition: u32_at(bytes, 4)?,
                 incarnation: u64_at(bytes, 8)?,
             },

@@ -40,9 +40,9 @@ use crate::io::disk::{self, SyncFile};
 use crate::io::files::Files;
 use crate::io::jobs::JobSender;
 use crate::io::storage::{OpenMode, Storage};
-use crate::segment::scan::Place;
+use crate::segment::scan::LogPosition;
 use crate::state::shared::UnsyncedBatches;
-use crate::{Error, Identity, IoOp};
+use crate::{Error, IoOp, LogId};
 use bascule_record::Header;
 use bytes::Bytes;
 use flush::{PendingFlush, PendingFlushes};
@@ -279,7 +279,7 @@ impl Wal {
 
     /// The batch at `place` of a log, from what was synced here and not in its segment yet. The system may have dropped that
     /// from memory after a failed write-back: then only the WAL has it.
-    pub fn find(&self, log: Identity, place: &Place) -> Option<(Header, Bytes)> {
+    pub fn find(&self, log: LogId, place: &LogPosition) -> Option<(Header, Bytes)> {
         let state = self.state.lock();
         let mut files = state.ring.in_use();
         files.extend(state.retiring.iter().map(|of| Arc::clone(&of.file)));
@@ -319,7 +319,7 @@ impl Wal {
     }
 
     /// What a log has to replay when it is opened, in the order in which it was written.
-    pub fn replay(&self, log: Identity) -> Option<Vec<ReplayChunk>> {
+    pub fn replay(&self, log: LogId) -> Option<Vec<ReplayChunk>> {
         let state = self.state.lock();
         state.pending.of(log).map(<[ReplayChunk]>::to_vec)
     }
@@ -330,7 +330,7 @@ impl Wal {
     }
 
     /// The log has replayed its part, durably. Files of the last run that no other log waits for are recycled.
-    pub fn replayed(&self, log: Identity) {
+    pub fn replayed(&self, log: LogId) {
         self.state.lock().pending.remove(log);
         match self.release_flushed(false) {
             Ok(named) => self.release_old(&mut self.state.lock(), &named),
@@ -346,7 +346,7 @@ impl Wal {
 }
 
 impl UnsyncedBatches for Wal {
-    fn find(&self, log: Identity, place: &Place) -> Option<(Header, Bytes)> {
+    fn find(&self, log: LogId, place: &LogPosition) -> Option<(Header, Bytes)> {
         Self::find(self, log, place)
     }
 }

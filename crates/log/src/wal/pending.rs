@@ -1,7 +1,7 @@
 //! What logs have yet to replay from the WAL, and which of its files that keeps.
 use crate::io::disk::{SyncFile, read_up_to};
 use crate::io::storage::StorageFile;
-use crate::{Error, Identity, IoOp};
+use crate::{Error, IoOp, LogId};
 use bascule_record::{Batches, Header};
 use bytes::Bytes;
 use std::collections::HashMap;
@@ -66,7 +66,7 @@ impl ReplayChunk {
 /// Chunks by log, in the order in which they were written.
 #[derive(Default)]
 pub(crate) struct Pending {
-    chunks: HashMap<Identity, Vec<ReplayChunk>>,
+    chunks: HashMap<LogId, Vec<ReplayChunk>>,
     /// Number of chunks in a file, by its address: the chunks keep the file alive.
     counts: HashMap<usize, usize>,
 }
@@ -79,12 +79,12 @@ impl Pending {
     }
 
     /// The chunks of a log; `None` when there are none.
-    pub fn of(&self, log: Identity) -> Option<&[ReplayChunk]> {
+    pub fn of(&self, log: LogId) -> Option<&[ReplayChunk]> {
         self.chunks.get(&log).map(Vec::as_slice)
     }
 
     /// The log has replayed its chunks.
-    pub fn remove(&mut self, log: Identity) {
+    pub fn remove(&mut self, log: LogId) {
         for chunk in self.chunks.remove(&log).unwrap_or_default() {
             let count = self.counts.entry(address(&chunk.file));
             count.and_modify(|count| *count -= 1);
@@ -92,7 +92,7 @@ impl Pending {
     }
 
     /// Adds one behind the others of its log.
-    pub fn add(&mut self, log: Identity, chunk: ReplayChunk) {
+    pub fn add(&mut self, log: LogId, chunk: ReplayChunk) {
         *self.counts.entry(address(&chunk.file)).or_default() += 1;
         self.chunks.entry(log).or_default().push(chunk);
     }

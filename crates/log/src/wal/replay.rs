@@ -9,9 +9,9 @@ use super::scan::{Content, Frame, Scan};
 use crate::io::disk::{self, SyncFile, read_up_to};
 use crate::io::file_names::journal_number as number;
 use crate::io::storage::{OpenMode, Storage, StorageFile};
-use crate::segment::scan::Place;
+use crate::segment::scan::LogPosition;
 use crate::state::checkpoint;
-use crate::{Error, Identity, IoOp};
+use crate::{Error, IoOp, LogId};
 use bascule_record::Header;
 use bytes::Bytes;
 use std::collections::{HashMap, HashSet};
@@ -87,7 +87,7 @@ pub struct WalDamage {
     /// Kind of damage.
     pub fault: WalFault,
     /// The log and the offsets [start, end) that the frame held, as far as its headers can be read.
-    pub of: Option<(Identity, u64, u64)>,
+    pub of: Option<(LogId, u64, u64)>,
     /// Whether its content was acknowledged. If not, that is unknown: it may have been in flight when the broker ended.
     pub was_acked: bool,
 }
@@ -162,13 +162,13 @@ pub(crate) fn scan(
 fn wanted<'a>(
     storage: &'a dyn Storage,
     partitions: &'a Path,
-) -> Result<impl FnMut(Identity, &ReplayChunk) -> bool + 'a, Error> {
+) -> Result<impl FnMut(LogId, &ReplayChunk) -> bool + 'a, Error> {
     let present: HashSet<u64> = list_if_there(storage, partitions)?
         .iter()
         .filter_map(|path| path.file_name()?.to_str()?.parse().ok())
         .collect();
-    let mut durable: HashMap<Identity, u64> = HashMap::new();
-    Ok(move |log: Identity, chunk: &ReplayChunk| {
+    let mut durable: HashMap<LogId, u64> = HashMap::new();
+    Ok(move |log: LogId, chunk: &ReplayChunk| {
         let durable = durable.entry(log).or_insert_with(|| {
             let directory = partitions.join(log.incarnation.to_string());
             let slots = checkpoint::look(storage, &directory, log);
@@ -184,7 +184,7 @@ fn wanted<'a>(
 #[derive(Default)]
 pub(crate) struct FileRead {
     /// Chunks of all logs, in order.
-    pub chunks: Vec<(Identity, ReplayChunk)>,
+    pub chunks: Vec<(LogId, ReplayChunk)>,
     /// Damage, in order.
     pub damages: Vec<WalDamage>,
     /// Number of whole frames.
@@ -196,7 +196,7 @@ pub(crate) struct FileRead {
 }
 
 /// Position and log of a frame, and which chunks and damages are of it.
-type Found = (u64, Option<Identity>, Range<usize>, Range<usize>);
+type Found = (u64, Option<LogId>, Range<usize>, Range<usize>);
 
 impl FileRead {
     /// Notes which frames were acknowledged: those before `acked_to`, and those with a later frame of the same log behind them: a
@@ -300,10 +300,10 @@ fn damage_at_end(file: &WalFile, scan: &Scan, extent: &ExpectedExtent) -> Option
 
 /// Adds what a frame holds. Returns its log and the offsets [start, end), as far as they can be read.
 fn add_chunks(
-    chunks: &mut Vec<(Identity, ReplayChunk)>,
+    chunks: &mut Vec<(LogId, ReplayChunk)>,
     file: &WalFile,
     frame: &Frame,
-) -> Option<(Identity, u64, u64)> {
+) -> Option<(LogId, u64, u64)> {
     let chunk = |kind, position, len, offsets: Range<u64>, frame_start| ReplayChunk {
         kind,
         file: Arc::clone(&file.file),
@@ -325,7 +325,7 @@ fn add_chunks(
         Content::Gap => return None,
     };
     let first = batches.first?;
-    let (log, start) = (Identity::of(&first), first.base_offset);
+    let (log, start) = (LogId::of(&first), first.base_offset);
     let content = frame.position + format::FRAME_BYTES as u64;
     let mut known = start;
     for run in &batches.runs {
@@ -432,11 +432,11 @@ fn copy_of_preamble(file: &dyn StorageFile, len: u64) -> io::Result<Option<Pream
 /// The batch at `place`, when the file holds it.
 pub(crate) fn find(
     file: &Arc<SyncFile>,
-    log: Identity,
-    place: &Place,
+    log: LogId,
+    place: &LogPosition,
 ) -> Result<Option<(Header, Bytes)>, Error> {
     let read = read_file(&of_file(file)?, ExpectedExtent::default())?;
-    let ours = |(of, chunk): &&(Identity, ReplayChunk)| *of == log && chunk.start <= place.offset;
+    let ours = |(of, chunk): &&(LogId, ReplayChunk)| *of == log && chunk.start <= place.offset;
     for (_, chunk) in read.chunks.iter().rev().filter(ours) {
         let found = chunk.batches()?.find(|(header, _)| place.fits(header, log));
         if found.is_some() {

@@ -2,7 +2,7 @@
 #![allow(dead_code)] // each test program uses its part
 #![allow(clippy::unwrap_used, clippy::expect_used)] // a test that cannot go on should stop
 use bascule_log::{
-    Durability, Error, GroupCommitter, Identity, Log, LogOptions, LogReader, ReadError, ReadMode,
+    Durability, Error, GroupCommitter, Log, LogId, LogOptions, LogReader, ReadError, ReadMode,
     Recovery, Storage,
 };
 use bascule_record::{
@@ -12,14 +12,14 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, mpsc};
 
-pub const IDENTITY: Identity = Identity {
+pub const IDENTITY: LogId = LogId {
     incarnation: 7,
     partition: 2,
 };
 
 /// The only partition of that incarnation.
-pub fn identity(incarnation: u64) -> Identity {
-    Identity {
+pub fn identity(incarnation: u64) -> LogId {
+    LogId {
         incarnation,
         partition: 0,
     }

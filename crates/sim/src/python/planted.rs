@@ -10,7 +10,7 @@ use pyo3::prelude::*;
 #[pyfunction]
 pub(crate) fn plant(number: u32) -> PyResult<()> {
     #[cfg(feature = "planted")]
-    bascule_record::planted::set(number);
+    bascule_record::planted_bug::set(number);
     if cfg!(feature = "planted") || number == 0 {
         Ok(())
     } else {

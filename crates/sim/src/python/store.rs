@@ -2,7 +2,7 @@
 use super::disk::Disk;
 use super::failure::raise;
 use super::log::Log;
-use bascule_log::{Durability, GroupCommitter, Identity, LogOptions, WalOptions};
+use bascule_log::{Durability, GroupCommitter, LogId, LogOptions, WalOptions};
 use bascule_record::Codec;
 use parking_lot::Mutex;
 use pyo3::exceptions::PyValueError;
@@ -87,7 +87,7 @@ impl Store {
         preallocate_bytes: u64,
     ) -> PyResult<Log> {
         let options = options(memory, segment_bytes, segment_age_ns, preallocate_bytes);
-        let identity = Identity {
+        let identity = LogId {
             incarnation,
             partition,
         };
@@ -110,7 +110,7 @@ impl Store {
         preallocate_bytes: u64,
     ) -> PyResult<(Log, Report)> {
         let options = options(memory, segment_bytes, segment_age_ns, preallocate_bytes);
-        let identity = Identity {
+        let identity = LogId {
             incarnation,
             partition,
         };

@@ -6,7 +6,7 @@ use crate::nats::client::{NatsSettings, Publish};
 use crate::nats::connections::{ConnectionPair, Role};
 use crate::partition::{Committed, Partition, RejectReason, Rejected};
 use crate::statistics::Statistics;
-use bascule_record::planted;
+use bascule_record::planted_bug::{self, PlantedBug};
 use bascule_wire::envelope::{self, MessageType};
 use bascule_wire::liftbridge::acks::{AckFields, AckTemplate};
 use bascule_wire::subject::is_publish_subject;
@@ -205,7 +205,7 @@ impl AckSender {
         let subject = std::str::from_utf8(inbox).ok()?;
         let allowed =
             is_publish_subject(subject) && self.settings.is_ack_inbox(&self.namespace, subject);
-        (allowed || planted::is(28)).then_some(subject)
+        (allowed || planted_bug::is_active(PlantedBug::AckToOtherInbox)).then_some(subject)
     }
 }
 

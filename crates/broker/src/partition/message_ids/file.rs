@@ -1,6 +1,6 @@
 //! The file `message-ids` beside a partition's segments (`specs/formats/message-ids.md`).
 use super::window::{Entry, MessageIds};
-use bascule_log::Identity;
+use bascule_log::LogId;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
@@ -19,7 +19,7 @@ const MAX_FILE_BYTES: u64 = 4 << 30;
 /// The window as of an offset of the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Snapshot {
-    pub identity: Identity,
+    pub identity: LogId,
     /// It has the ids of all records below this offset.
     pub end: u64,
     /// Link of the batch before that offset; `None` when there is none.
@@ -31,7 +31,7 @@ pub(crate) struct Snapshot {
 
 impl Snapshot {
     /// The ids of records below `end`. `now_ns`: time of day.
-    pub fn of(ids: &MessageIds, identity: Identity, end: u64, now_ns: i64) -> Self {
+    pub fn of(ids: &MessageIds, identity: LogId, end: u64, now_ns: i64) -> Self {
         Self {
             identity,
             end,
@@ -74,7 +74,7 @@ impl Snapshot {
         if rest.take(4)? != MAGIC || rest.u32()? != VERSION {
             return None;
         }
-        let identity = Identity {
+        let identity = LogId {
             incarnation: rest.u64()?,
             partition: rest.u32()?,
         };
@@ -173,7 +173,7 @@ mod tests {
     use crate::partition::message_ids::fuzz::message_ids;
     use proptest::prelude::*;
 
-    const IDENTITY: Identity = Identity {
+    const IDENTITY: LogId = LogId {
         incarnation: 7,
         partition: 0,
     };

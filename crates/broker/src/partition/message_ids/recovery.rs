@@ -3,7 +3,7 @@ use super::hash_message_id;
 use super::window::WINDOW_NS;
 use super::{IdBudget, MessageIds, Snapshot};
 use crate::partition::decode_batch;
-use bascule_log::{Identity, LogReader, ReadError, ReadMode};
+use bascule_log::{LogId, LogReader, ReadError, ReadMode};
 use bascule_record::{Batch, Batches, Header};
 use bascule_wire::jetstream::MESSAGE_ID;
 use bytes::Bytes;
@@ -21,7 +21,7 @@ const READ_BYTES: usize = 1 << 20;
 /// A sentence, when log or file cannot be read: then it is not known which ids were stored.
 pub(crate) fn recover(
     reader: &LogReader,
-    identity: Identity,
+    identity: LogId,
     directory: Option<&Path>,
     budget: IdBudget,
     now_ns: i64,
@@ -56,7 +56,7 @@ fn start(reader: &LogReader, oldest: i64) -> Result<u64, ReadError> {
 /// The file, if it is of this history of the log.
 fn usable(
     reader: &LogReader,
-    identity: Identity,
+    identity: LogId,
     directory: Option<&Path>,
 ) -> Result<Option<Snapshot>, String> {
     let Some(directory) = directory else {

@@ -13,14 +13,14 @@ use crate::io::file_names::{base_offset_of, segment_name};
 use crate::io::storage::{OpenMode, Storage};
 use crate::segment::epochs::EpochTable;
 use crate::segment::preamble::{PREAMBLE_BYTES, Preamble};
-use crate::segment::scan::{Found, Place, Scanner};
-use crate::segment::segment_file::{Source, find_sources_to_read};
+use crate::segment::scan::{Found, LogPosition, Scanner};
+use crate::segment::segment_file::{SegmentFile, find_segment_files_to_read};
 use crate::state::checkpoint::{self, CHECKPOINT, Checkpoint, CheckpointFile};
-use crate::state::index_snapshot::LANDMARK;
+use crate::state::index_snapshot::INDEX_SNAPSHOT;
 use crate::state::quarantine::{self, QUARANTINE, Ranges};
 use crate::wal::format::Cut;
 use crate::wal::{WalOptions, cut};
-use crate::{Error, Identity, IoOp};
+use crate::{Error, IoOp, LogId};
 use std::collections::HashSet;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -61,7 +61,7 @@ pub struct Action {
 pub fn repair(
     storage: &dyn Storage,
     directory: &Path,
-    identity: Identity,
+    identity: LogId,
     options: &RepairOptions,
 ) -> Result<(Vec<Action>, Verified), Error> {
     let mut repair = Repair {
@@ -92,7 +92,7 @@ pub fn repair(
 struct Repair<'a> {
     storage: &'a dyn Storage,
     directory: &'a Path,
-    identity: Identity,
+    identity: LogId,
     options: &'a RepairOptions,
     actions: Vec<Action>,
     /// Files that are as they should be, or gone; of a dry run, that would be.
@@ -134,7 +134,7 @@ impl Repair<'_> {
     /// Segments of this log that lie under another one's name.
     fn rename(&mut self) -> Result<(), Error> {
         let mut wrong = Vec::new();
-        for source in find_sources_to_read(self.storage, self.directory)? {
+        for source in find_segment_files_to_read(self.storage, self.directory)? {
             let mut bytes = [0; PREAMBLE_BYTES as usize];
             let read = disk::read_up_to(&*source.file, &mut bytes, 0).unwrap_or(0);
             let preamble = Preamble::read(bytes.get(..read).unwrap_or_default());
@@ -196,7 +196,7 @@ impl Repair<'_> {
 
     /// Takes away `offset` and everything behind it.
     fn cut(&mut self, offset: u64) -> Result<(), Error> {
-        let sources = find_sources_to_read(self.storage, self.directory)?;
+        let sources = find_segment_files_to_read(self.storage, self.directory)?;
         let after = sources.partition_point(|source| source.base_offset <= offset);
         let Some(source) = after.checked_sub(1).and_then(|i| sources.get(i)) else {
             return Err(not_a_boundary(self.directory, offset, offset));
@@ -254,9 +254,9 @@ impl Repair<'_> {
     }
 
     /// Where the batch that begins at `offset` lies.
-    fn position_of(&self, source: &Source, offset: u64) -> Result<u64, Error> {
+    fn position_of(&self, source: &SegmentFile, offset: u64) -> Result<u64, Error> {
         let mut scanner = Scanner::new(&*source.file, source.len, self.identity);
-        let mut place = Place::first(source.base_offset);
+        let mut place = LogPosition::first(source.base_offset);
         while place.offset < offset {
             let found = scanner
                 .look(&place, false)
@@ -291,7 +291,7 @@ impl Repair<'_> {
             file.sync(self.storage)?;
         }
         // It may speak of what was cut.
-        disk::remove_file(self.storage, &self.directory.join(LANDMARK))?;
+        disk::remove_file(self.storage, &self.directory.join(INDEX_SNAPSHOT))?;
         disk::sync_directory(self.storage, self.directory)
     }
 

@@ -4,7 +4,7 @@ use super::super::verify::verify;
 use super::{Repair, name_of};
 use crate::Error;
 use crate::io::file_names::base_offset_of;
-use crate::segment::segment_file::{Source, find_sources_to_read};
+use crate::segment::segment_file::{SegmentFile, find_segment_files_to_read};
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -102,7 +102,7 @@ impl Repair<'_> {
             }
             Err(error) => return Err(error),
         };
-        let sources = find_sources_to_read(self.storage, backup)?;
+        let sources = find_segment_files_to_read(self.storage, backup)?;
         let ends = sources.iter().skip(1).map(|source| source.base_offset);
         let ends: Vec<u64> = ends.chain([theirs.log_end]).collect();
         let last = sources.len();
@@ -111,7 +111,7 @@ impl Repair<'_> {
             .iter()
             .filter(|found| found.is_damage())
             .collect();
-        let copy = |(i, (source, end)): (usize, (&Source, u64))| {
+        let copy = |(i, (source, end)): (usize, (&SegmentFile, u64))| {
             let mut copy = Copy {
                 path: source.path.clone(),
                 start: source.base_offset,

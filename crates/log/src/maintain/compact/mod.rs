@@ -13,11 +13,11 @@
 //! One thread per data directory compacts one log at a time, at a bounded rate; appends and reads go on meanwhile. The
 //! log is only asked when the work is due ([`Log::compact`]) and when it closes, which ends the work within a step.
 //! What a run knows is kept in memory only: the first run of a life looks at the whole log.
+mod input;
 mod latest;
 mod pace;
 mod rewriter;
 mod run;
-mod source;
 mod swap;
 
 use crate::state::compaction::Compacting;

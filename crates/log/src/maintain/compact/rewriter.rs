@@ -2,14 +2,14 @@
 //!
 //! Nothing is written before the first batch that changes; then what came before is copied. The file is synced piece by
 //! piece, so that no ack of another partition waits behind a whole segment.
-use super::source::{Next, Source};
+use super::input::{CompactionInput, Next};
 use super::{Pace, Stopped};
 use crate::io::disk::{SyncFile, read_up_to};
 use crate::io::files::Files;
 use crate::io::storage::{OpenMode, Storage};
 use crate::segment::preamble::PREAMBLE_BYTES;
 use crate::segment::{NO_TIME, Segment};
-use crate::{Error, Identity, IoOp};
+use crate::{Error, IoOp, LogId};
 use bascule_record::crypt::{KeyRing, Sealer};
 use bascule_record::{Batch, Header, merge_empty};
 use bytes::Bytes;
@@ -23,7 +23,7 @@ const CHUNK: usize = 256 << 10;
 /// What a rewrite needs to know beside the records to keep.
 pub(super) struct Task<'a> {
     pub files: &'a Arc<Files>,
-    pub identity: Identity,
+    pub identity: LogId,
     pub keys: KeyRing,
     /// Whether batches without records may lose their producers.
     pub forget_producers: bool,
@@ -52,23 +52,23 @@ pub(super) fn rewrite(
     mut keep: impl FnMut(&Batch, usize) -> bool,
 ) -> Result<Rewritten, Stopped> {
     let unreadable = |source| Stopped::Unreadable(Error::io(IoOp::Read, old.path(), source));
-    let mut source = Source::new(old, task.identity).map_err(unreadable)?;
+    let mut input = CompactionInput::new(old, task.identity).map_err(unreadable)?;
     let mut rewriter = Rewriter::new(task, old);
     loop {
-        let (header, bytes) = match source.next().map_err(unreadable)? {
+        let (header, bytes) = match input.next().map_err(unreadable)? {
             Next::Batch(header, bytes) => (header, bytes),
             Next::End => break,
             Next::Strange => return Err(Stopped::Damaged),
         };
         pace.took(bytes.len())?;
-        rewriter.take(&source, header, bytes, &mut keep, pace)?;
+        rewriter.take(&input, header, bytes, &mut keep, pace)?;
     }
-    let place = source.place();
+    let place = input.place();
     if place.offset != old.next_offset() || old.has_lost_end() {
         return Err(Stopped::Damaged);
     }
     let last = (place.chain.unwrap_or(0), place.epoch);
-    rewriter.finish(&source, last, pace)
+    rewriter.finish(&input, last, pace)
 }
 
 struct Rewriter<'a> {
@@ -100,14 +100,14 @@ impl<'a> Rewriter<'a> {
 
     fn take(
         &mut self,
-        source: &Source,
+        input: &CompactionInput,
         header: Header,
         bytes: Bytes,
         keep: &mut impl FnMut(&Batch, usize) -> bool,
         pace: &mut Pace,
     ) -> Result<(), Stopped> {
         if header.count == 0 {
-            return self.put_empty(source, header, bytes, false, pace);
+            return self.put_empty(input, header, bytes, false, pace);
         }
         let batch = Batch::open(&bytes, &self.task.keys).map_err(|error| {
             if error.is_locked() {
@@ -119,15 +119,15 @@ impl<'a> Rewriter<'a> {
         let kept: Vec<bool> = (0..batch.len()).map(|i| keep(&batch, i)).collect();
         let left = kept.iter().filter(|kept| **kept).count();
         if left == kept.len() {
-            return self.put(source, &header, &bytes, false, pace);
+            return self.put(input, &header, &bytes, false, pace);
         }
         self.removed += (kept.len() - left) as u64;
         let bytes = self.shrink(&batch, &kept)?;
         let header = Header::read(&bytes).map_err(|_| Stopped::Damaged)?;
         if left == 0 {
-            self.put_empty(source, header, bytes, true, pace)
+            self.put_empty(input, header, bytes, true, pace)
         } else {
-            self.put(source, &header, &bytes, true, pace)
+            self.put(input, &header, &bytes, true, pace)
         }
     }
 
@@ -144,7 +144,7 @@ impl<'a> Rewriter<'a> {
     /// Holds a batch without records back until it is known whether its successor has none either.
     fn put_empty(
         &mut self,
-        source: &Source,
+        input: &CompactionInput,
         header: Header,
         bytes: Bytes,
         changed: bool,
@@ -160,33 +160,33 @@ impl<'a> Rewriter<'a> {
             self.pending = Some((header, merged, true));
             return Ok(());
         }
-        self.flush_pending(source, pace)?;
+        self.flush_pending(input, pace)?;
         self.pending = Some((header, bytes, changed));
         Ok(())
     }
 
-    fn flush_pending(&mut self, source: &Source, pace: &mut Pace) -> Result<(), Stopped> {
+    fn flush_pending(&mut self, input: &CompactionInput, pace: &mut Pace) -> Result<(), Stopped> {
         match self.pending.take() {
-            Some((header, bytes, changed)) => self.write(source, &header, &bytes, changed, pace),
+            Some((header, bytes, changed)) => self.write(input, &header, &bytes, changed, pace),
             None => Ok(()),
         }
     }
 
     fn put(
         &mut self,
-        source: &Source,
+        input: &CompactionInput,
         header: &Header,
         bytes: &Bytes,
         changed: bool,
         pace: &mut Pace,
     ) -> Result<(), Stopped> {
-        self.flush_pending(source, pace)?;
-        self.write(source, header, bytes, changed, pace)
+        self.flush_pending(input, pace)?;
+        self.write(input, header, bytes, changed, pace)
     }
 
     fn write(
         &mut self,
-        source: &Source,
+        input: &CompactionInput,
         header: &Header,
         bytes: &Bytes,
         changed: bool,
@@ -196,7 +196,7 @@ impl<'a> Rewriter<'a> {
             let path = self.segment.path().with_extension("tmp");
             let mut out = Out::create(self.task.files.storage(), &path)?;
             // Up to here both files are the same.
-            out.copy(source.file(), self.segment.end(), pace)?;
+            out.copy(input.file(), self.segment.end(), pace)?;
             self.out = Some(out);
         }
         self.segment.add(header);
@@ -208,11 +208,11 @@ impl<'a> Rewriter<'a> {
 
     fn finish(
         mut self,
-        source: &Source,
+        input: &CompactionInput,
         last: (u32, u64),
         pace: &mut Pace,
     ) -> Result<Rewritten, Stopped> {
-        self.flush_pending(source, pace)?;
+        self.flush_pending(input, pace)?;
         let file = match self.out {
             Some(mut out) => {
                 out.flush(pace)?;

@@ -2,9 +2,9 @@
 //!
 //! Segments are rewritten from the oldest on, each durably before the next is begun. So a tombstone can go once every
 //! segment before its own was gone through: no older record of its key is left that could come back.
+use super::input::{CompactionInput, Next};
 use super::latest::LatestOffsets;
 use super::rewriter::{Rewritten, Task, rewrite};
-use super::source::{Next, Source};
 use super::{Compaction, CompactionReport, DUE_SHARE, Pace, Stopped, swap};
 use crate::io::disk;
 use crate::io::files::Files;
@@ -171,9 +171,9 @@ impl<'a> Run<'a> {
         let keys = self.shared.keys();
         let unreadable =
             |source| Stopped::Unreadable(Error::io(IoOp::Read, segment.path(), source));
-        let mut source = Source::new(segment, self.shared.identity).map_err(unreadable)?;
+        let mut input = CompactionInput::new(segment, self.shared.identity).map_err(unreadable)?;
         loop {
-            let (header, bytes) = match source.next().map_err(unreadable)? {
+            let (header, bytes) = match input.next().map_err(unreadable)? {
                 Next::Batch(header, bytes) => (header, bytes),
                 Next::End => return Ok(None),
                 Next::Strange => return Err(Stopped::Damaged),

@@ -35,7 +35,7 @@ pub(super) fn replace(
     let storage = files.storage();
     let (chain, epoch) = new.last;
     let segment = Arc::new(new.segment);
-    let mut names = shared.names.lock();
+    let mut deletes = shared.pending_deletes.lock();
     if shared.is_closed() {
         // The next open removes what was written.
         return Ok(false);
@@ -56,7 +56,7 @@ pub(super) fn replace(
         return Err(error);
     }
     failpoint::pass("compaction.swapped");
-    names
+    deletes
         .retired
         .push((storage.monotonic_ns(), Arc::clone(old)));
     // From here on it is opened by its name, as others are.

@@ -53,7 +53,7 @@ fn the_bytes_are_those_of_the_format_page() {
 #[test]
 fn a_cut_has_the_bytes_of_the_format_page() {
     let cut = format::Cut {
-        log: Identity {
+        log: LogId {
             incarnation: 7,
             partition: 2,
         },

@@ -11,7 +11,7 @@ mod power;
 use super::{FEW_BYTES, WalOptions, format};
 use crate::integrity::{RepairOptions, repair};
 use crate::io::storage::OsStorage;
-use crate::{GroupCommitter, Identity, Log, LogOptions, ReadMode};
+use crate::{GroupCommitter, Log, LogId, LogOptions, ReadMode};
 use bascule_record::{
     Batch, BatchBuilder, BatchLimits, Batches, Codec, RecordRef, SealedBatch, Stamp,
 };
@@ -36,8 +36,8 @@ fn committer(home: &Path) -> Arc<GroupCommitter> {
     GroupCommitter::stepped_with_wal(Arc::new(OsStorage), options(home)).unwrap()
 }
 
-fn identity(incarnation: u64) -> Identity {
-    Identity {
+fn identity(incarnation: u64) -> LogId {
+    LogId {
         incarnation,
         partition: 0,
     }

@@ -1,4 +1,4 @@
-//! Where recovery begins: the landmark, and what becomes of one that is not true.
+//! Where recovery begins: the index snapshot, and what becomes of one that is not true.
 #![allow(clippy::unwrap_used)]
 mod snapshots;
 mod support;
@@ -15,7 +15,7 @@ use support::*;
 
 const BATCHES: usize = 60;
 
-/// One segment holds everything, and a landmark is due behind every 4 KiB.
+/// One segment holds everything, and an index snapshot is due behind every 4 KiB.
 fn options() -> LogOptions {
     small(1 << 20)
 }
@@ -49,7 +49,7 @@ fn step(committer: &Arc<GroupCommitter>) {
     while committer.step() {}
 }
 
-/// A log of [`BATCHES`] batches that was killed, with a landmark behind the first `noted` of them.
+/// A log of [`BATCHES`] batches that was killed, with an index snapshot behind the first `noted` of them.
 fn killed(noted: usize) -> (tempfile::TempDir, PathBuf) {
     let root = tempfile::tempdir().unwrap();
     let path = root.path().join("7");
@@ -90,30 +90,30 @@ fn check_whole(log: &Log, count: usize) {
 }
 
 #[test]
-fn recovery_reads_only_what_lies_behind_the_landmark() {
+fn recovery_reads_only_what_lies_behind_the_index_snapshot() {
     let (_root, path) = killed(50);
     let (log, recovery) = open(&path);
     assert_eq!((recovery.batches, recovery.cut_bytes), (10, 0));
     check_whole(&log, BATCHES);
     drop(log);
     let (log, recovery) = open(&path);
-    assert_eq!(recovery.batches, 10, "the landmark still holds");
+    assert_eq!(recovery.batches, 10, "the snapshot still holds");
     check_whole(&log, BATCHES);
 }
 
 #[test]
-fn a_log_that_rests_has_a_landmark_at_its_end() {
+fn a_log_that_rests_has_an_index_snapshot_at_its_end() {
     let root = tempfile::tempdir().unwrap();
     let path = root.path().join("7");
     let committer = GroupCommitter::stepped(Arc::new(OsStorage));
     let mut log = Log::create(&path, IDENTITY, options(), &committer).unwrap();
     append(&mut log, 0, 3);
     step(&committer);
-    assert!(!log.has_more_to_note(), "so little is walked faster");
+    assert!(!log.has_more_to_snapshot(), "so little is walked faster");
     append(&mut log, 3, 9);
-    assert!(log.has_more_to_note());
+    assert!(log.has_more_to_snapshot());
     let mut checkpoints = 0;
-    while log.has_more_to_note() {
+    while log.has_more_to_snapshot() {
         log.checkpoint().unwrap();
         step(&committer);
         checkpoints += 1;
@@ -126,7 +126,7 @@ fn a_log_that_rests_has_a_landmark_at_its_end() {
 }
 
 #[test]
-fn a_crash_at_every_step_of_a_landmark_loses_nothing() {
+fn a_crash_at_every_step_of_an_index_snapshot_loses_nothing() {
     let root = tempfile::tempdir().unwrap();
     let snapshots = Snapshots::new(root.path());
     let committer = GroupCommitter::stepped(snapshots.storage());
@@ -158,25 +158,25 @@ fn a_crash_at_every_step_of_a_landmark_loses_nothing() {
 }
 
 #[test]
-fn a_landmark_that_does_not_check_is_as_if_it_were_not_there() {
+fn an_index_snapshot_that_does_not_check_is_as_if_it_were_not_there() {
     let (_root, path) = killed(50);
-    let landmark = fs::read(path.join("landmark")).unwrap();
+    let snapshot = fs::read(path.join("landmark")).unwrap();
     let home = Home::new();
-    for at in (0..landmark.len()).step_by(7).chain([landmark.len() - 1]) {
-        let mut damaged = landmark.clone();
+    for at in (0..snapshot.len()).step_by(7).chain([snapshot.len() - 1]) {
+        let mut damaged = snapshot.clone();
         damaged[at] ^= 0x10;
         check_walk_with(&path, &home, &damaged, &format!("byte {at}"));
     }
-    for len in [0, 3, 24, landmark.len() / 2, landmark.len() - 1] {
-        check_walk_with(&path, &home, &landmark[..len], &format!("{len} bytes"));
+    for len in [0, 3, 24, snapshot.len() / 2, snapshot.len() - 1] {
+        check_walk_with(&path, &home, &snapshot[..len], &format!("{len} bytes"));
     }
 }
 
-/// Opens a copy of the log with this landmark: all of it is walked, and nothing is missing.
-fn check_walk_with(path: &Path, home: &Home, landmark: &[u8], what: &str) {
+/// Opens a copy of the log with this index snapshot: all of it is walked, and nothing is missing.
+fn check_walk_with(path: &Path, home: &Home, snapshot: &[u8], what: &str) {
     let copied = home.root.path().join("copy");
     copy(path, &copied);
-    fs::write(copied.join("landmark"), landmark).unwrap();
+    fs::write(copied.join("landmark"), snapshot).unwrap();
     let (log, recovery) = open(&copied);
     assert_eq!(recovery.batches, BATCHES as u64, "{what}");
     check_whole(&log, BATCHES);
@@ -185,17 +185,17 @@ fn check_walk_with(path: &Path, home: &Home, landmark: &[u8], what: &str) {
 }
 
 #[test]
-fn a_landmark_ahead_of_the_data_falls_back_to_the_whole_walk() {
+fn an_index_snapshot_ahead_of_the_data_falls_back_to_the_whole_walk() {
     let (_root, ahead) = killed(50);
     let (_root, behind) = killed(10);
-    let landmark = fs::read(ahead.join("landmark")).unwrap();
+    let snapshot = fs::read(ahead.join("landmark")).unwrap();
     let segment = &files(&behind, "seg")[0];
     // The segment lost its end: by its length, and by zeros where batches were.
     for zeros in [false, true] {
         let home = Home::new();
         let copied = home.path();
         copy(&behind, &copied);
-        fs::write(copied.join("landmark"), &landmark).unwrap();
+        fs::write(copied.join("landmark"), &snapshot).unwrap();
         let file = OpenOptions::new()
             .write(true)
             .open(copied.join(segment.file_name().unwrap()))
@@ -218,7 +218,7 @@ fn a_landmark_ahead_of_the_data_falls_back_to_the_whole_walk() {
 }
 
 #[test]
-fn a_landmark_of_another_history_is_not_believed() {
+fn an_index_snapshot_of_another_history_is_not_believed() {
     let (_root, path) = killed(50);
     let root = tempfile::tempdir().unwrap();
     let other = root.path().join("7");
@@ -239,7 +239,7 @@ fn a_landmark_of_another_history_is_not_believed() {
 }
 
 #[test]
-fn damage_before_the_landmark_is_never_cut_and_found_by_reading() {
+fn damage_before_the_index_snapshot_is_never_cut_and_found_by_reading() {
     let (_root, path) = killed(50);
     // A checkpoint that was lost with the power does not make acked batches a torn tail.
     fs::write(path.join("checkpoint"), []).unwrap();

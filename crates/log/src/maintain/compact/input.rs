@@ -1,8 +1,8 @@
 //! The batches of a sealed segment, front to back, as they lie in its file.
-use crate::Identity;
+use crate::LogId;
 use crate::io::disk::{SyncFile, read_up_to};
 use crate::segment::Segment;
-use crate::segment::scan::Place;
+use crate::segment::scan::LogPosition;
 use bascule_record::{HEADER_BYTES, Header};
 use bytes::{Bytes, BytesMut};
 use std::io;
@@ -22,29 +22,29 @@ pub(super) enum Next {
 }
 
 /// Reads one file through a window.
-pub(super) struct Source {
+pub(super) struct CompactionInput {
     file: Arc<SyncFile>,
     end: u64,
-    identity: Identity,
-    place: Place,
+    identity: LogId,
+    place: LogPosition,
     /// What was read from the place on.
     window: Bytes,
 }
 
-impl Source {
+impl CompactionInput {
     /// The whole of a sealed segment.
-    pub fn new(segment: &Arc<Segment>, identity: Identity) -> io::Result<Self> {
+    pub fn new(segment: &Arc<Segment>, identity: LogId) -> io::Result<Self> {
         Ok(Self {
             file: segment.file()?,
             end: segment.end(),
             identity,
-            place: Place::first(segment.base_offset),
+            place: LogPosition::first(segment.base_offset),
             window: Bytes::new(),
         })
     }
 
     /// The place behind the last batch returned.
-    pub fn place(&self) -> Place {
+    pub fn place(&self) -> LogPosition {
         self.place
     }
 
