@@ -2,7 +2,7 @@
 //! MB/s of compaction, and latencies of durable publishes without and with it, ms.
 //!
 //! `cargo bench -p bascule-log --bench compaction`; the log is made in `BASCULE_BENCH_DIR`, or in the temporary directory.
-#![allow(clippy::unwrap_used)] // a bench that cannot go on should stop
+#![allow(clippy::unwrap_used)] // a benchmark stops at an error
 use bascule_log::{Compaction, GroupCommitter, Log, LogId, LogOptions};
 use bascule_record::{BatchBuilder, BatchLimits, Codec, RecordRef, SealedBatch};
 use std::path::PathBuf;
@@ -44,11 +44,11 @@ fn publish(log: &mut Log, seed: &mut u64) -> Duration {
     let batch = batch(seed, 64);
     let began = Instant::now();
     log.append(batch, 1, 1).unwrap();
-    let (done, told) = mpsc::channel();
+    let (done, ended) = mpsc::channel();
     log.commit(Box::new(move |outcome| {
         done.send(outcome.unwrap()).unwrap();
     }));
-    let end = told.recv().unwrap();
+    let end = ended.recv().unwrap();
     log.set_high_watermark(end);
     began.elapsed()
 }
@@ -90,7 +90,7 @@ fn main() {
         without.push(publish(&mut log, &mut seed));
         std::thread::sleep(pause);
     }
-    let (done, told) = mpsc::channel();
+    let (done, ended) = mpsc::channel();
     let began = Instant::now();
     let asked = log.compact(
         &Compaction::default(),
@@ -100,8 +100,8 @@ fn main() {
     assert!(asked.unwrap());
     let mut with = Vec::new();
     let (report, took) = loop {
-        if let Ok(ended) = told.try_recv() {
-            break ended;
+        if let Ok(outcome) = ended.try_recv() {
+            break outcome;
         }
         with.push(publish(&mut log, &mut seed));
         std::thread::sleep(pause);

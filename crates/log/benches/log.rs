@@ -2,7 +2,7 @@
 //!
 //! `cargo bench -p bascule-log` (or `--profile fast`). The directory is the system's temporary one, or `BASCULE_BENCH_DIR`.
 //! Each part takes about a second; times include everything from the append to the callback.
-#![allow(clippy::unwrap_used, clippy::expect_used)] // a bench that cannot go on should stop
+#![allow(clippy::unwrap_used, clippy::expect_used)] // a benchmark stops at an error
 use bascule_log::{Durability, GroupCommitter, Log, LogId, LogOptions, ReadMode};
 use bascule_record::{BatchBuilder, BatchLimits, Batches, Codec, RecordRef, SealedBatch};
 use std::fs::File;

@@ -2,7 +2,7 @@
 //! size of batches: GB/s, the best of seven runs each, on one thread.
 //!
 //! `cargo bench -p bascule-log --bench verify`; the logs are made in `BASCULE_BENCH_DIR`, or in the temporary directory.
-#![allow(clippy::unwrap_used)] // a bench that cannot go on should stop
+#![allow(clippy::unwrap_used)] // a benchmark stops at an error
 use bascule_log::integrity::verify;
 use bascule_log::{Durability, GroupCommitter, Log, LogId, LogOptions, OsStorage};
 use bascule_record::{BatchBuilder, BatchLimits, Codec, RecordRef};
@@ -46,7 +46,7 @@ fn main() {
     }
 }
 
-/// GB/s of the best run of something that tells how many bytes it read.
+/// GB/s of the best run of a function that returns the bytes it read.
 fn best(mut run: impl FnMut() -> u64) -> f64 {
     let rates = (0..RUNS).map(|_| {
         let began = Instant::now();

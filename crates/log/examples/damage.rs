@@ -10,7 +10,7 @@
     clippy::expect_used,
     clippy::print_stdout,
     clippy::print_stderr
-)] // a rig that cannot go on should stop
+)] // a rig stops at an error
 
 #[path = "damage/apply.rs"]
 mod apply;

@@ -1,4 +1,4 @@
-//! What can go wrong with a log on disk. Every error names the path or the offsets it is about.
+//! Errors of a log on disk. Every error names its path or its offsets.
 use bascule_record::DamageError;
 use bascule_record::crypt::SealError;
 use rustix::io::Errno;
@@ -69,30 +69,30 @@ pub enum Error {
     /// The operating system refused.
     #[error("{operation} {path}: {source}", path = path.display())]
     Io {
-        /// What was tried.
+        /// The operation.
         operation: IoOp,
-        /// On what.
+        /// The file or directory.
         path: PathBuf,
-        /// Why it failed.
+        /// The error of the operating system.
         source: io::Error,
     },
-    /// No space or quota left; nothing was appended, reads go on, a later try succeeds once there is space again.
+    /// No space or quota left. Nothing was appended, reads continue, and a retry succeeds once there is space.
     #[error("no space left to write {}: free some, writes then resume automatically", path.display())]
     Full {
-        /// What could not be written.
+        /// The file.
         path: PathBuf,
     },
-    /// An earlier sync or write failed: this log (or its whole directory) refuses writes until it was reopened and re-verified.
+    /// An earlier sync or write failed: the data directory refuses writes until it is reopened and recovered.
     #[error(
         "writes are refused since {operation} {} failed ({reason}): repair or replace the disk, then restart the broker, which checks the log",
         path.display()
     )]
     Failed {
-        /// What it failed on.
+        /// The file or directory.
         path: PathBuf,
-        /// What failed.
+        /// The operation.
         operation: IoOp,
-        /// The first failure.
+        /// The text of the first failure.
         reason: String,
     },
     /// [`crate::Log::create`] found a log already there.
@@ -107,14 +107,14 @@ pub enum Error {
         /// The log's directory.
         path: PathBuf,
     },
-    /// The segment was written by a newer version of this software. Open it with that version.
+    /// A newer version of this software wrote the segment. Open it with that version.
     #[error("{} has format {found}, but this version reads formats up to {supported}", path.display())]
     NewerFormat {
         /// The segment.
         path: PathBuf,
         /// Its format version.
         found: u32,
-        /// The newest one known here.
+        /// The newest supported version.
         supported: u32,
     },
     /// A file of the write-ahead log, or its manifest, belongs to another data directory or is a copy. Nothing was touched.
@@ -141,17 +141,17 @@ pub enum Error {
         /// The one that is read here.
         supported: u32,
     },
-    /// A batch was written by a newer version of this software, or with a feature this one lacks. Nothing was cut.
+    /// A newer version of this software wrote the batch, or it uses a feature that this one lacks. Nothing was truncated.
     #[error("{}: the batch at offset {offset} is not for this version: {source}", path.display())]
     NewerBatch {
         /// The segment.
         path: PathBuf,
-        /// Where in the log.
+        /// Its offset.
         offset: u64,
         /// What is not supported.
         source: DamageError,
     },
-    /// The segment belongs to another partition or another creation of this one. Nothing was touched.
+    /// The segment belongs to another partition, or to another incarnation of this one. Nothing was changed.
     #[error(
         "{} belongs to incarnation {found_incarnation} partition {found_partition}, \
          not to incarnation {incarnation} partition {partition}",
@@ -169,7 +169,7 @@ pub enum Error {
         /// What the segment says.
         found_partition: u32,
     },
-    /// The append came under a leader epoch that is over; nothing was appended and the log stays usable.
+    /// The leader epoch of the append is over. Nothing was appended and the log stays usable.
     #[error("leader epoch {got} is older than {current}, the last one in {}", path.display())]
     StaleEpoch {
         /// The log's directory.
@@ -179,13 +179,13 @@ pub enum Error {
         /// Last epoch in the log.
         current: u64,
     },
-    /// The batch could not be encrypted; nothing was appended and the log stays usable.
+    /// The batch could not be encrypted. Nothing was appended and the log stays usable.
     #[error("batch was not encrypted: {source}")]
     Encryption {
         /// Why not.
         source: SealError,
     },
-    /// A cut was asked for in the middle of a batch, or where no batch is; nothing was cut.
+    /// The offset to truncate at is not the beginning of a batch. Nothing was truncated.
     #[error(
         "offset {wanted} is not the beginning of a batch in {}; the last one before it is {last}",
         path.display()
@@ -193,15 +193,15 @@ pub enum Error {
     NotABoundary {
         /// The segment.
         path: PathBuf,
-        /// Where to cut.
+        /// The requested offset.
         wanted: u64,
         /// The last beginning of a batch before it.
         last: u64,
     },
-    /// The batch handed in is not a valid one; nothing was appended and the log stays usable.
+    /// The batch is invalid. Nothing was appended and the log stays usable.
     #[error("batch refused: {source}")]
     Batch {
-        /// What is wrong with it.
+        /// The fault.
         source: DamageError,
     },
 }

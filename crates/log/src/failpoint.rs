@@ -1,4 +1,4 @@
-//! Named places in the code at which a test can kill, delay or fail (reliability §4.1).
+//! Named points in the code at which a test can kill the process, delay it, or fail a step (reliability §4.1).
 //!
 //! Only with the feature `failpoints`; without it every call is an empty inline function. `specs/failpoints.toml` lists
 //! the names. An action is what the crate `fail` understands, `[<percent>%][<count>*]<action>[(<argument>)]`:
@@ -11,7 +11,7 @@
 //!
 //! `set_from_environment` reads `FAILPOINTS`: `<name>=<action>` pairs with `;` between.
 
-/// Passes a place at which an input or output step may be made to fail.
+/// A point at which an I/O step may be made to fail.
 #[cfg(not(feature = "failpoints"))]
 #[allow(clippy::inline_always, clippy::unnecessary_wraps)] // nothing may be left of it
 #[inline(always)]
@@ -19,7 +19,7 @@ pub(crate) fn check(_name: &'static str) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Passes a place at which nothing can fail, but the process may end or wait.
+/// A point at which the process may be ended or delayed, but no step can fail.
 #[cfg(not(feature = "failpoints"))]
 #[allow(clippy::inline_always)] // nothing may be left of it
 #[inline(always)]
@@ -59,11 +59,11 @@ mod enabled {
     }
 
     pub(crate) fn pass(name: &'static str) {
-        // Such a place has nothing to fail: only an end of the process or a pause means something there.
+        // No step can fail here: only an end of the process or a pause has an effect.
         let _ = check(name);
     }
 
-    /// How often each point returned something since the start; pauses are not counted.
+    /// How often each point fired since the start; pauses are not counted.
     pub fn fired() -> Vec<(&'static str, u64)> {
         FIRED
             .lock()
@@ -75,7 +75,7 @@ mod enabled {
     /// Sets the points named in the environment variable `FAILPOINTS`.
     ///
     /// # Errors
-    /// A sentence that names the pair which is no `<name>=<action>`.
+    /// Names the pair that is not a valid `<name>=<action>`.
     pub fn set_from_environment() -> Result<(), String> {
         let pairs = std::env::var("FAILPOINTS").unwrap_or_default();
         for pair in pairs
@@ -85,7 +85,7 @@ mod enabled {
         {
             let (name, action) = pair
                 .split_once('=')
-                .ok_or_else(|| format!("failpoint \"{pair}\" is no <name>=<action>"))?;
+                .ok_or_else(|| format!("failpoint \"{pair}\" is not a valid <name>=<action>"))?;
             fail::cfg(name.trim(), action.trim())
                 .map_err(|reason| format!("failpoint \"{pair}\": {reason}"))?;
         }

@@ -1,4 +1,4 @@
-//! A disk that fails, simulated by device files that cannot be synced or written.
+//! A failing disk, simulated by device files that cannot be synced or written.
 use crate::commit::group_committer::SyncRequest;
 use crate::io::disk::SyncFile;
 use crate::io::preallocate::Preallocation;
@@ -81,7 +81,7 @@ fn after_a_failed_sync_nothing_is_acked_from_the_directory() {
         .cursor(0)
         .next(9, 9, ReadMode::Blocking)
         .unwrap();
-    assert!(read.is_some(), "reads go on");
+    assert!(read.is_some(), "reads continue");
     assert!(matches!(log.close(), Err(Error::Failed { .. })));
     let other = Log::open(
         &home.path().join("1"),
@@ -99,19 +99,19 @@ fn after_a_failed_sync_nothing_is_acked_from_the_directory() {
 }
 
 #[test]
-fn whoever_sees_a_sync_fail_is_the_last_to_learn_of_it() {
+fn the_directory_has_failed_before_a_failed_sync_returns() {
     let committer = GroupCommitter::start();
     let storage = committer.files().storage();
     let file = storage
         .open(Path::new("/dev/null"), OpenMode::ReadWrite)
         .unwrap();
-    let told = Arc::new(parking_lot::Mutex::new(Vec::new()));
-    let theirs = Arc::clone(&told);
+    let reported = Arc::new(parking_lot::Mutex::new(Vec::new()));
+    let theirs = Arc::clone(&reported);
     committer.on_failure(Box::new(move |text| theirs.lock().push(text.to_owned())));
     assert!(file.sync_data().is_err());
     assert!(committer.failure().unwrap().contains("/dev/null"));
     assert!(file.sync_all().is_err());
-    assert_eq!(*told.lock(), [committer.failure().unwrap()]);
+    assert_eq!(*reported.lock(), [committer.failure().unwrap()]);
 }
 
 #[test]
@@ -144,7 +144,7 @@ fn nothing_fails_between_the_decision_to_ack_and_the_ack() {
 }
 
 #[test]
-fn one_failure_among_many_files_is_told_to_all_who_wait() {
+fn one_failure_among_many_files_fails_all_waiting_commits() {
     let home = tempfile::tempdir().unwrap();
     let committer = GroupCommitter::start();
     let mut logs: Vec<Log> = (0..9)
@@ -165,7 +165,7 @@ fn one_failure_among_many_files_is_told_to_all_who_wait() {
         .count();
     assert_eq!(
         early, durable,
-        "who was told so is durable, the others are not"
+        "acknowledged logs are durable, the others are not"
     );
     assert!(!sync(&committer, &unsyncable()), "and it stays so");
 }
@@ -207,7 +207,7 @@ fn a_write_that_fails_fails_the_directory() {
 }
 
 #[test]
-fn requests_after_the_end_of_the_group_committer_are_answered() {
+fn requests_after_the_end_of_the_group_committer_are_refused() {
     let committer = GroupCommitter::start();
     let queue = Arc::clone(committer.sync_queue());
     drop(committer);

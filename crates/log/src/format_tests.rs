@@ -147,7 +147,7 @@ fn the_checkpoint_slot_synced_last_is_never_written() {
             assert_eq!(slots()[synced], before, "{durable}");
         }
         if synced == 0 {
-            // Another life: what it finds is synced, and it goes on in the other slot.
+            // Another run: the slot that it finds is synced, and it writes the other one.
             file = open();
             assert_eq!(file.last(), Some(at(12)));
         } else {
@@ -163,7 +163,7 @@ fn the_checkpoint_slot_synced_last_is_never_written() {
 }
 
 #[test]
-fn epochs_end_at_the_first_entry_that_does_not_check() {
+fn epochs_end_at_the_first_invalid_entry() {
     let home = tempfile::tempdir().unwrap();
     let mut table = EpochTable::open(&OsStorage, home.path(), IDENTITY, Vec::new()).unwrap();
     table.begin(&OsStorage, 9, 400).unwrap();
@@ -185,7 +185,7 @@ fn epochs_end_at_the_first_entry_that_does_not_check() {
     assert_eq!(
         hex(&fs::read(&path).unwrap()),
         EPOCH,
-        "what does not check is gone"
+        "invalid entries are gone"
     );
 }
 

@@ -1,4 +1,4 @@
-//! Doors for the fuzz targets (`crates/fuzz`) to parsers of file bytes that nothing else outside may call.
+//! Access for the fuzz targets (`crates/fuzz`) to private parsers of file bytes.
 use crate::io::fields::{u32_at, u64_at};
 use crate::segment::epochs;
 use crate::segment::index;

@@ -1,9 +1,9 @@
 //! One partition on disk: segments, sparse index, group commit, recovery, retention. Knows no network, no protocol, no
 //! async runtime.
 //!
-//! * [`GroupCommitter`]: one per data directory; runs one sync at a time, whatever arrives during it joins the next.
-//! * [`Log`]: the one writer of a partition. Append is a write to the page cache; [`Log::commit`] asks for durability.
-//! * [`LogReader`] and [`Cursor`]: any number of readers, which never take the writer's locks.
+//! * [`GroupCommitter`]: one per data directory; runs one sync at a time, requests that arrive meanwhile join the next.
+//! * [`Log`]: the one writer of a partition. Append writes to the page cache; [`Log::commit`] requests durability.
+//! * [`LogReader`] and [`Cursor`]: any number of readers, which never take the locks of the writer.
 //!
 //! Rules: `specs/formats/segment.md`; recovery order: reliability §3.1.
 mod commit;

@@ -1,7 +1,7 @@
-//! The writing half of a log: append and commit.
+//! The writer of a log: append and commit.
 //!
-//! A log is owned by one thread at a time. Opening and recovery are in `open` and `recover`, rolling, retention,
-//! checkpoints and the end of a log in `maintain`.
+//! A log is owned by one thread at a time. Opening is in `recovery`; rolling, retention, checkpoints and closing are in
+//! `maintain`.
 use crate::commit::group_committer::SyncRequest;
 use crate::failpoint;
 use crate::io::disk::SyncFile;
@@ -28,21 +28,21 @@ use parking_lot::Mutex;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Batches behind the last commit request that are kept for the journal, bytes; more is read back from the segment.
+/// Bytes of batches since the last commit request that are kept for the journal; beyond that it reads them from the segment.
 const HELD_BYTES: u64 = 1 << 20;
-/// Zeros written at once, on the boundaries. Measured for batches of 5 KiB, by 16, 64 and 256 KiB: 3.3, 2.6 and 3.1 µs each,
+/// Zeros written at once, up to a multiple of this. Measured for batches of 5 KiB, by 16, 64 and 256 KiB: 3.3, 2.6 and 3.1 µs each,
 /// and 4.9 µs without.
 const STRIDE: u64 = 64 << 10;
 
-/// Called on the group committer's thread when everything appended before [`Log::commit`] is durable, with the durable end
-/// (exclusive offset); or with the reason why it never will be. Must be quick and must not block: nothing fails while it
-/// runs, so it may take no lock that is held by somebody who calls the log.
+/// Called on the thread of the group committer once everything appended before [`Log::commit`] is durable, with the durable
+/// end (exclusive offset), or with the error. Must be quick and must not block: no failure is recorded while it runs, so it
+/// must not take a lock that is held by a caller of the log.
 pub type Committed = Box<dyn FnOnce(Result<u64, Arc<Error>>) + Send>;
 
 /// The one writer of a partition. Not shared: the partition's task owns it.
 ///
-/// Dropping it without [`Log::close`] is what a crash is: readers are turned away, what was asked for and not done yet is
-/// left undone (syncs asked for by [`Log::commit`] are still answered), and the next open recovers.
+/// Dropping it without [`Log::close`] is like a crash: readers get [`crate::ReadError::Closed`], background work that has not begun
+/// is dropped (commits are still answered), and the next open recovers.
 #[derive(Debug)]
 pub struct Log {
     pub(crate) shared: Arc<Shared>,
@@ -51,18 +51,18 @@ pub struct Log {
     pub(crate) background: JobSender,
     /// Whether rounds may put this log's batches into the journal.
     pub(crate) uses_wal: bool,
-    /// Position in the active segment up to which commits were asked for.
+    /// Position in the active segment up to which commits were requested.
     pub(crate) committed_to: u64,
-    /// What was appended behind it, while rounds use the journal and it is little.
+    /// Batches appended since, while rounds use the journal, up to [`HELD_BYTES`].
     pub(crate) uncommitted: Vec<Bytes>,
     pub(crate) options: LogOptions,
-    /// Encrypts what is appended; made by the first append that needs it.
+    /// Encrypts batches; created by the first append that needs it.
     pub(crate) sealer: Option<Sealer>,
     pub(crate) active: Arc<Segment>,
     pub(crate) preallocation: Arc<Preallocation>,
     /// Link of the last batch.
     pub(crate) chain: u32,
-    /// Where it lies in the active segment, when that has one and it is known.
+    /// Position of the last batch in the active segment, if known.
     pub(crate) last_batch: Option<u64>,
     pub(crate) noted: SnapshotState,
     pub(crate) epochs: EpochTable,
@@ -74,11 +74,11 @@ pub struct Log {
 }
 
 impl Log {
-    /// Appends one batch to the active segment (page cache), rolling first when due. Not visible to readers before
-    /// [`LogReader::high_watermark`] passes it.
+    /// Appends one batch to the active segment (page cache), after a roll if one is due. Readers see it once
+    /// [`LogReader::high_watermark`] has passed it.
     ///
-    /// `leader_epoch`: not below that of an earlier append. `now_ns`: time of day, for rolling by age only; timestamps
-    /// that would go back are raised to the latest one.
+    /// `leader_epoch`: at least that of the last append. `now_ns`: time of day, for rolling by age only. Timestamps below the
+    /// latest one are raised to it.
     ///
     /// # Errors
     /// [`Error::Full`]: nothing was appended, a later append may succeed. [`Error::StaleEpoch`], [`Error::Batch`],
@@ -125,7 +125,7 @@ impl Log {
     }
 
     pub(crate) fn write(&mut self, bytes: &Bytes, header: &Header) -> Result<(), Error> {
-        // First of all: without a descriptor nothing has changed.
+        // Before anything changes: there may be no descriptor.
         let file = self
             .active
             .file_to_write(header.next_offset())
@@ -188,8 +188,8 @@ impl Log {
         }));
     }
 
-    /// Up to which multiple zeros are written with a batch of so many bytes at `position`; 0: none. Only with small ones, of a
-    /// log whose acks the journal bears: nobody waits for a sync of its segment, and the background worker writes no zeros for it.
+    /// The stride of the zeros to write with a batch of `len` bytes at `position`; 0 = none. Only small batches of a log whose
+    /// acks the journal bears have zeros: the background worker preallocates nothing for such a log.
     fn stride(&self, position: u64, len: usize) -> u64 {
         let (options, end) = (&self.options, position + STRIDE);
         let has_room = STRIDE <= options.preallocate_bytes && end <= options.segment_bytes;
@@ -201,7 +201,7 @@ impl Log {
         }
     }
 
-    /// Takes back what a failed write left behind the end. Anything but a lack of space fails the directory for good.
+    /// Truncates what a failed write left behind the end. Any error but a lack of space fails the directory.
     fn failed_write(&self, file: &SyncFile, source: std::io::Error, end: u64) -> Error {
         let path = self.active.path();
         let error = Error::io(IoOp::Write, path, source);
@@ -219,7 +219,7 @@ impl Log {
         }
     }
 
-    /// The batch at its place, encrypted when the log has keys.
+    /// The batch with its place in the log stamped on it, encrypted if the log has keys.
     pub(crate) fn stamped(&mut self, batch: SealedBatch, stamp: &Stamp) -> Result<Bytes, Error> {
         self.check_sealing()?;
         match &mut self.sealer {
@@ -230,10 +230,10 @@ impl Log {
         }
     }
 
-    /// Whether appends can be encrypted, where they have to be.
+    /// Checks that appends can be encrypted, if they have to be.
     ///
     /// # Errors
-    /// [`Error::Encryption`]: the current key is not there. Appends are refused until [`Log::set_options`] brings it.
+    /// [`Error::Encryption`]: the current key is missing. Appends are refused until [`Log::set_options`] sets it.
     pub fn check_sealing(&mut self) -> Result<(), Error> {
         if self.sealer.is_none() {
             let made = self.options.keys.sealer();
@@ -242,17 +242,16 @@ impl Log {
         Ok(())
     }
 
-    /// Takes over keys: batches that come from now on are sealed by the current one.
+    /// Sets the keys; later batches are encrypted with the current one.
     pub(crate) fn set_keys(&mut self, keys: &KeyRing) {
-        // The next append makes a new sealer, with random bytes of its own.
+        // The next append creates a new sealer, with random bytes of its own.
         self.sealer = None;
         self.shared.set_keys(keys);
     }
 
-    /// Asks for durability of everything appended so far; never blocks. In class `memory` the callback runs at once on this thread.
-    ///
-    /// In class `disk` it runs on the group committer's thread, also when nothing was left to sync; callbacks of one log run
-    /// in the order of their requests.
+    /// Requests durability of everything appended so far; never blocks. In class `memory` the callback runs immediately on this
+    /// thread. In class `disk` it runs on the thread of the group committer, even if nothing was left to sync; callbacks of one
+    /// log run in the order of their requests.
     pub fn commit(&mut self, done: Committed) {
         let end = self.shared.log_end();
         if self.options.durability == Durability::Memory {
@@ -270,9 +269,9 @@ impl Log {
             return done(Ok(end));
         }
         let dirty = self.shared.durable_end() < end;
-        self.preallocation.asked(self.active.end());
+        self.preallocation.sync_requested(self.active.end());
         let shared = Arc::clone(&self.shared);
-        // What is unsynced keeps its file open: so this never fails for a lack of descriptors.
+        // Unsynced writes keep their file open, so this never fails for a lack of descriptors.
         let file = match dirty.then(|| self.target()).transpose() {
             Ok(file) => file,
             Err(error) => return done(Err(Arc::new(error))),
@@ -280,7 +279,7 @@ impl Log {
         let range = self.take_uncommitted(file.as_ref(), end);
         let in_journal = self.uses_wal;
         self.committer.sync_queue().submit(SyncRequest {
-            // What an earlier request asked for is done before this one is answered.
+            // Earlier requests are served before this one is answered.
             file: file.filter(|_| !in_journal),
             range,
             also: self.epochs.take_unsynced(),
@@ -299,7 +298,7 @@ impl Log {
         });
     }
 
-    /// Keeps the batch at `position` for the next round's journal, so that it need not be read back.
+    /// Keeps the batch at `position` for the journal, so that it need not be read back.
     fn remember(&mut self, batch: &Bytes, position: u64) {
         let held = position - self.committed_to + batch.len() as u64;
         let is_disk = self.options.durability == Durability::Disk;
@@ -308,8 +307,8 @@ impl Log {
         }
     }
 
-    /// What was appended to the active segment since the last commit request, for the journal; `None` when nothing, or
-    /// when there is no journal for this log.
+    /// The batches appended to the active segment since the last commit request, for the journal; `None` when there are none or
+    /// the log has no journal.
     fn take_uncommitted(&mut self, file: Option<&Arc<SyncFile>>, end: u64) -> Option<WalWrite> {
         let batches = std::mem::take(&mut self.uncommitted);
         let from = std::mem::replace(&mut self.committed_to, self.active.end());
@@ -327,19 +326,19 @@ impl Log {
     /// The active segment's file, to be synced.
     ///
     /// # Errors
-    /// [`Error::Io`] when it has to be opened again and cannot be now: then nothing in it is unsynced.
+    /// [`Error::Io`] when it has to be reopened and cannot be: then it has no unsynced writes.
     pub(crate) fn target(&self) -> Result<Arc<SyncFile>, Error> {
         let opened = self.active.file();
         opened.map_err(|source| Error::io(IoOp::Open, self.active.path(), source))
     }
 
-    /// A duplicate of what this producer sent before (within its last 5 batches)? Then where it went:
-    /// `Some(Ok(appended))`; `Some(Err(why))` when it may not be appended; `None` when it is new.
+    /// Checks a batch of an idempotent producer. `None`: it is new. `Some(Ok(appended))`: a duplicate of one of its last 5
+    /// batches, with the place of the original. `Some(Err(_))`: it must not be appended.
     ///
-    /// A producer that is not known may begin with any sequence; a new epoch of a known one begins with 0. At most
-    /// 10,000 producers are known, and none is forgotten within 15 minutes of its last batch. `now_ns`: time of day.
+    /// An unknown producer may begin with any sequence; a new epoch of a known one begins with 0. At most 10,000 producers are
+    /// known, and none is forgotten within 15 minutes of its last batch. `now_ns`: time of day.
     ///
-    /// A duplicate is appended, not necessarily durable: its answer waits for a [`Log::commit`] asked for from now on.
+    /// The original of a duplicate is appended but may not be durable: answer the duplicate after a later [`Log::commit`].
     pub fn find_duplicate(
         &self,
         producer: Producer,
@@ -369,8 +368,8 @@ impl Log {
         self.epochs.entries()
     }
 
-    /// Changes settings that may change while open. The size limit counts from the next append on. Blocks when the
-    /// durability class changes, until the syncs asked for under the old one are done.
+    /// Changes the settings. The segment size applies from the next append on. A change of the durability class blocks until
+    /// the syncs requested under the old one are done.
     pub fn set_options(&mut self, options: LogOptions) {
         if options.durability != self.options.durability {
             self.settle();
@@ -381,14 +380,14 @@ impl Log {
 }
 
 impl Drop for Log {
-    /// When it returns, nothing that was asked for changes the files any more: the directory may be opened again at once.
-    /// Waits for the one piece of such work that may be going on.
+    /// Waits for the background job that may be running. Afterwards no job changes the files, so the directory may be reopened
+    /// at once.
     fn drop(&mut self) {
         self.compacting.cancel();
         self.preallocation.stop();
         self.shared.close();
         self.shared.quarantine.end();
-        // Whoever is at work holds one of these; who comes later finds the log closed.
+        // A running job holds one of these locks; later jobs find the log closed.
         drop(self.checkpoint.lock());
         self.shared.release_files();
     }

@@ -1,8 +1,8 @@
-//! What a partition's log is told when it is opened.
+//! Settings of a log.
 use bascule_record::crypt::KeyRing;
 use bascule_record::{Codec, Header};
 
-/// What an acknowledgement of this log stands for.
+/// What an acknowledgement of this log means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Durability {
     /// Synced to disk.
@@ -72,13 +72,13 @@ pub struct Retention {
     pub bytes: u64,
     /// Keep at most this many records, by the same rule.
     pub messages: u64,
-    /// Whatever the limits say, a segment stays until this log has had its last batch for so long, ns of time that no
-    /// clock setting changes; one of an earlier life counts from the opening.
+    /// A segment stays, whatever the limits, until this log has had its last batch for this time, ns of monotonic time; a batch
+    /// of an earlier run counts from the opening.
     pub min_age_ns: i64,
 }
 
 impl LogOptions {
-    /// Values outside their ranges replaced by the nearest bound.
+    /// A copy with values outside their ranges replaced by the nearest bound.
     pub(crate) fn bounded(mut self) -> Self {
         self.segment_bytes = self.segment_bytes.clamp(1, 2 << 30);
         self

@@ -1,5 +1,5 @@
-//! A page cache that goes on showing what a failed sync has lost: recovery must not build on it.
-#![allow(clippy::unwrap_used)] // a test that cannot go on fails
+//! A page cache that still shows what a failed sync has lost: recovery must not rely on it.
+#![allow(clippy::unwrap_used)] // a test fails by a panic
 mod support;
 
 use bascule_log::{
@@ -20,7 +20,7 @@ struct Pages {
     dirty: bool,
 }
 
-/// Keeps segments in memory; a sync told to fail loses what is dirty and leaves it in the cache, as Linux does.
+/// Keeps segments in memory; a sync that has to fail loses what is dirty and leaves it in the cache, as Linux does.
 #[derive(Clone, Debug, Default)]
 struct Amnesiac {
     segments: Arc<Mutex<BTreeMap<PathBuf, Pages>>>,
@@ -130,13 +130,13 @@ impl StorageFile for Segment {
 
 fn acked(log: &mut Log, committer: &GroupCommitter) -> bool {
     log.append(batch(&[1; 5_000], 0), 1, 0).unwrap();
-    let told = Arc::new(AtomicBool::new(false));
-    let theirs = Arc::clone(&told);
+    let failed = Arc::new(AtomicBool::new(false));
+    let theirs = Arc::clone(&failed);
     log.commit(Box::new(move |outcome| {
         theirs.store(outcome.is_ok(), Ordering::Relaxed);
     }));
     while committer.step() {}
-    told.load(Ordering::Relaxed)
+    failed.load(Ordering::Relaxed)
 }
 
 fn lose_and_recover(checkpointed: bool, options: &LogOptions) -> bool {

@@ -92,7 +92,7 @@ fn the_record_before_an_offset_keeps_its_link_or_becomes_unknown() {
 }
 
 #[test]
-fn what_records_are_about_may_be_told_from_their_values() {
+fn the_subject_of_records_may_depend_on_their_values() {
     let home = Home::new();
     let mut log = home.create(small(100));
     let written = put_each(
@@ -287,7 +287,7 @@ fn offsets_by_time_step_over_holes() {
 }
 
 #[test]
-fn a_reader_inside_a_segment_that_is_replaced_goes_on() {
+fn a_reader_inside_a_replaced_segment_continues() {
     let home = Home::new();
     let mut log = home.create(small(2_000));
     let written = put_each(

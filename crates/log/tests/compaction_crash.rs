@@ -90,7 +90,7 @@ fn a_crash_at_every_step_loses_no_latest_record_and_brings_none_back() {
 }
 
 #[test]
-fn readers_and_appends_go_on_beside_compactions() {
+fn readers_and_appends_continue_during_compactions() {
     let home = Home::new();
     let mut log = home.create(small(2_000));
     let stop = Arc::new(AtomicBool::new(false));

@@ -41,8 +41,8 @@ fn a_flipped_bit_costs_its_batch_and_is_remembered() {
         let position = positions(&second)[2];
         flip(&second, position + into_header);
         let log = open(&home, SEGMENT);
-        let told = Arc::new(Mutex::new(Vec::new()));
-        let theirs = Arc::clone(&told);
+        let reported = Arc::new(Mutex::new(Vec::new()));
+        let theirs = Arc::clone(&reported);
         log.reader()
             .on_damage(move |damage| theirs.lock().unwrap().push(damage.clone()));
         for _ in 0..3 {
@@ -51,26 +51,29 @@ fn a_flipped_bit_costs_its_batch_and_is_remembered() {
         // Behind the damage, also right there.
         let (records, refused) = read_around(&log.reader(), base + 3);
         assert_eq!((records[0].0, refused), (base + 3, vec![]));
-        let told = told.lock().unwrap().clone();
-        assert_eq!(told.len(), 1, "{told:?}");
-        assert_eq!((&told[0].path, told[0].position), (&second, position));
+        let reported = reported.lock().unwrap().clone();
+        assert_eq!(reported.len(), 1, "{reported:?}");
         assert_eq!(
-            told[0].position,
+            (&reported[0].path, reported[0].position),
+            (&second, position)
+        );
+        assert_eq!(
+            reported[0].position,
             positions(&second)[2]
                 .max(positions(&second)[0])
-                .max(told[0].position)
+                .max(reported[0].position)
         );
         let expected = if into_header < 128 {
             Fault::Header
         } else {
             Fault::Payload
         };
-        assert_eq!(told[0].fault, expected);
-        assert_eq!(log.reader().quarantine(), told);
+        assert_eq!(reported[0].fault, expected);
+        assert_eq!(log.reader().quarantine(), reported);
         log.close().unwrap();
         // The sealed segment's index is believed, so that only the file can tell.
         let log = open(&home, SEGMENT);
-        assert_eq!(log.reader().quarantine(), told);
+        assert_eq!(log.reader().quarantine(), reported);
     }
 }
 
@@ -313,8 +316,8 @@ fn an_image_in_a_damaged_batch_is_never_served_though_the_next_one_is_gone() {
         let (log, _) = home.open(small(WIDE));
         log.set_high_watermark(u64::MAX);
         let (records, refused) = read_around(&log.reader(), 0);
-        let sound = |(offset, value): &(u64, Vec<u8>)| *value == values[*offset as usize];
-        assert!(records.iter().all(sound));
+        let intact = |(offset, value): &(u64, Vec<u8>)| *value == values[*offset as usize];
+        assert!(records.iter().all(intact));
         assert_eq!(ranges(&refused), [(7, 8), (8, 9)]);
     }
 }

@@ -1,5 +1,5 @@
 //! A log that is dropped leaves nothing behind that works on its files: another may be opened there at once.
-#![allow(clippy::unwrap_used)] // a test that cannot go on fails
+#![allow(clippy::unwrap_used)] // a test fails by a panic
 mod support;
 
 use bascule_log::{GroupCommitter, Log, LogOptions, Retention};

@@ -1,5 +1,5 @@
 //! Logs that stay empty take no space, and files that are deleted wait for their whole grace period.
-#![allow(clippy::unwrap_used)] // a test that cannot go on fails
+#![allow(clippy::unwrap_used)] // a test fails by a panic
 mod clocked;
 mod support;
 

@@ -1,5 +1,5 @@
 //! `specs/failpoints.toml` and the code name the same failpoints.
-#![allow(clippy::unwrap_used)] // a test that cannot go on fails
+#![allow(clippy::unwrap_used)] // a test fails by a panic
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;

@@ -2,11 +2,11 @@
 //!
 //! `cargo test -p bascule-log --features failpoints`.
 #![cfg(feature = "failpoints")]
-#![allow(clippy::unwrap_used)] // a test that cannot go on fails
+#![allow(clippy::unwrap_used)] // a test fails by a panic
 use std::process::Command;
 
 #[test]
-fn a_process_told_to_abort_at_a_point_does_and_says_so() {
+fn a_process_aborts_at_its_failpoint_and_reports_it() {
     // The child runs the test below with the point set.
     let output = Command::new(std::env::current_exe().unwrap())
         .args([
@@ -24,7 +24,7 @@ fn a_process_told_to_abort_at_a_point_does_and_says_so() {
 }
 
 #[test]
-fn a_pair_that_is_no_action_is_refused_by_name() {
+fn a_pair_that_is_not_a_valid_action_is_refused_by_name() {
     let output = Command::new(std::env::current_exe().unwrap())
         .args([
             "--exact",

@@ -1,9 +1,9 @@
 //! Row S12: every error at every call of the engine that can have it (reliability P14, P15, F11–F17, I25).
 //!
 //! One life of a log is run with one fault: from its n-th call on, once or for a while, for all n. Whatever the fault:
-//! no panic, no ack after a failed sync, every error names its path, reads go on, work goes on by itself after a lack of
+//! no panic, no ack after a failed sync, every error names its path, reads continue, writes resume automatically after a lack of
 //! space or descriptors, and the next open yields everything that was acked and nothing but what was appended, in order.
-#![allow(clippy::unwrap_used)] // a test that cannot go on fails
+#![allow(clippy::unwrap_used)] // a test fails by a panic
 mod faulty;
 
 use bascule_log::integrity::Fault as DamageFault;
@@ -269,7 +269,7 @@ fn survive(fault: Fault, calls: u64, failures: u64, journaled: bool) -> u64 {
         assert!(failure.is_some(), "a failed sync was overlooked: {hits:?}");
     }
     life.end();
-    // The broker is started again, on a sound disk.
+    // The broker is started again, on an intact disk.
     life.log = None;
     life.committer = committer(&directory, &storage, journaled);
     life.start();
@@ -310,7 +310,7 @@ fn one_error_at_every_call_is_survived() {
 }
 
 #[test]
-fn errors_that_go_on_for_a_while_are_survived() {
+fn errors_that_last_for_a_while_are_survived() {
     survive_all(7, 4, false);
 }
 
@@ -325,7 +325,7 @@ fn one_error_at_every_call_with_a_journal_is_survived() {
 }
 
 #[test]
-fn errors_that_go_on_with_a_journal_are_survived() {
+fn errors_that_last_with_a_journal_are_survived() {
     survive_all(7, 4, true);
     survive_all(u64::MAX, 8, true);
 }

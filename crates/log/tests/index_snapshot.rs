@@ -71,7 +71,7 @@ fn open(path: &Path) -> (Log, Recovery) {
     (log, recovery)
 }
 
-/// Everything that was written is there, and what it tells beside the records.
+/// Checks that all written records are there, and what the log knows beside them.
 fn check_whole(log: &Log, count: usize) {
     let found = read_from(&log.reader(), 0).unwrap();
     assert_eq!(values(&found), values_to(count));

@@ -1,7 +1,7 @@
 //! What a killed process leaves unsynced, the next one takes over: nothing that is acked may lean on it before it is
 //! synced. A process is killed at each of its calls; the next goes on, acks and loses its power; the third must find
 //! every ack.
-#![allow(clippy::unwrap_used, clippy::expect_used)] // a test that cannot go on fails
+#![allow(clippy::unwrap_used, clippy::expect_used)] // a test fails by a panic
 mod support;
 mod volatile;
 
@@ -17,12 +17,12 @@ const ROUNDS: u64 = 12;
 
 /// What is known of a log from outside.
 #[derive(Clone, Debug, Default)]
-struct Told {
+struct Promised {
     /// Values by offset, as they were sent or found.
     sent: Vec<u64>,
     /// Everything below was acked.
     acked: u64,
-    /// The log start once it was told to be durable.
+    /// The log start once it was acknowledged as durable.
     trimmed: u64,
 }
 
@@ -71,18 +71,25 @@ fn open(committer: &Arc<GroupCommitter>, incarnation: u64) -> Result<Log, Error>
 }
 
 impl Life {
-    /// Recovers and holds what is found against what was told.
-    fn begin(storage: &Volatile, journaled: bool, told: &mut [Told]) -> Result<Self, Error> {
+    /// Recovers and holds what is found against what was promised.
+    fn begin(
+        storage: &Volatile,
+        journaled: bool,
+        promised: &mut [Promised],
+    ) -> Result<Self, Error> {
         let committer = start(storage, journaled)?;
         let mut logs = Vec::new();
-        for (incarnation, told) in (1..).zip(told) {
+        for (incarnation, promised) in (1..).zip(promised) {
             let log = open(&committer, incarnation)?;
             log.set_high_watermark(log.reader().log_end());
             let (first, end) = (log.reader().log_start(), log.reader().log_end());
-            assert!(end >= told.acked, "{incarnation}: ends at {end}, {told:?}");
             assert!(
-                first >= told.trimmed,
-                "{incarnation}: begins at {first}, {told:?}"
+                end >= promised.acked,
+                "{incarnation}: ends at {end}, {promised:?}"
+            );
+            assert!(
+                first >= promised.trimmed,
+                "{incarnation}: begins at {first}, {promised:?}"
             );
             let found: Vec<u64> = read_from(&log.reader(), first)
                 .unwrap()
@@ -91,23 +98,23 @@ impl Life {
                 .collect();
             assert_eq!(
                 found,
-                told.sent[first as usize..end as usize],
+                promised.sent[first as usize..end as usize],
                 "{incarnation}"
             );
-            told.sent.truncate(end as usize);
-            told.acked = end;
+            promised.sent.truncate(end as usize);
+            promised.acked = end;
             logs.push(log);
         }
         Ok(Self { committer, logs })
     }
 
     /// Appends, commits in rounds, writes checkpoints, removes; until the process is killed. The logs are left as they are.
-    fn work(mut self, told: &mut [Told], life: u64) -> Result<(), Error> {
+    fn work(mut self, promised: &mut [Promised], life: u64) -> Result<(), Error> {
         for round in 0..ROUNDS {
-            let acked: Vec<Arc<AtomicU64>> = told.iter().map(|_| Arc::default()).collect();
-            for ((log, told), acked) in self.logs.iter_mut().zip(&mut *told).zip(&acked) {
+            let acked: Vec<Arc<AtomicU64>> = promised.iter().map(|_| Arc::default()).collect();
+            for ((log, promised), acked) in self.logs.iter_mut().zip(&mut *promised).zip(&acked) {
                 let value = life * 1_000 + round;
-                told.sent.push(value);
+                promised.sent.push(value);
                 log.append(batch(&value.to_le_bytes(), 0), 1, 0)?;
                 let acked = Arc::clone(acked);
                 log.commit(Box::new(move |outcome| {
@@ -115,23 +122,23 @@ impl Life {
                 }));
             }
             while self.committer.step() {}
-            for ((log, told), acked) in self.logs.iter_mut().zip(&mut *told).zip(&acked) {
-                told.acked = told.acked.max(acked.load(Ordering::Relaxed));
-                log.set_high_watermark(told.acked);
+            for ((log, promised), acked) in self.logs.iter_mut().zip(&mut *promised).zip(&acked) {
+                promised.acked = promised.acked.max(acked.load(Ordering::Relaxed));
+                log.set_high_watermark(promised.acked);
             }
-            self.maintain(told, round)?;
+            self.maintain(promised, round)?;
         }
         Ok(())
     }
 
-    fn maintain(&mut self, told: &mut [Told], round: u64) -> Result<(), Error> {
-        for (log, told) in self.logs.iter_mut().zip(told) {
+    fn maintain(&mut self, promised: &mut [Promised], round: u64) -> Result<(), Error> {
+        for (log, promised) in self.logs.iter_mut().zip(promised) {
             log.checkpoint()?;
             if round == 8 {
-                let start = log.trim(told.acked.saturating_sub(3), 0)?;
+                let start = log.trim(promised.acked.saturating_sub(3), 0)?;
                 while self.committer.step() {}
                 if self.committer.failure().is_none() {
-                    told.trimmed = start;
+                    promised.trimmed = start;
                 }
             }
             if round == 5 {
@@ -152,19 +159,20 @@ fn killed_at(calls: &[u64], journaled: bool, cut: Cut) -> bool {
     let storage = Volatile::new();
     storage.create_directory(&home()).unwrap();
     sync_root(&storage);
-    let mut told = vec![Told::default(); LOGS as usize];
+    let mut promised = vec![Promised::default(); LOGS as usize];
     let mut killed = true;
     for (number, calls) in (1..).zip(calls) {
         storage.kill_after(*calls);
-        let begun = Life::begin(&storage, journaled, &mut told);
+        let begun = Life::begin(&storage, journaled, &mut promised);
         // An error is what a dead process gets.
-        let _ = begun.and_then(|life| life.work(&mut told, number));
+        let _ = begun.and_then(|life| life.work(&mut promised, number));
         killed &= storage.restart();
     }
-    let life = Life::begin(&storage, journaled, &mut told).expect("nothing fails in this life");
-    life.work(&mut told, 9).expect("nothing fails in this life");
+    let life = Life::begin(&storage, journaled, &mut promised).expect("nothing fails in this life");
+    life.work(&mut promised, 9)
+        .expect("nothing fails in this life");
     storage.cut(cut);
-    Life::begin(&storage, journaled, &mut told).expect("nothing fails in this life");
+    Life::begin(&storage, journaled, &mut promised).expect("nothing fails in this life");
     killed
 }
 
@@ -206,6 +214,6 @@ fn acks_by_the_segments_do_too() {
 }
 
 #[test]
-fn torn_writes_take_nothing_that_was_told() {
+fn torn_writes_lose_nothing_that_was_acknowledged() {
     killed_at_every_call(true, Cut::Tears);
 }

@@ -1,5 +1,5 @@
 //! The journal on a filesystem with little space.
-#![allow(clippy::unwrap_used)] // a test that cannot go on fails
+#![allow(clippy::unwrap_used)] // a test fails by a panic
 mod clocked;
 mod support;
 
@@ -112,7 +112,7 @@ impl FileOver for Filling {
 }
 
 #[test]
-fn what_a_failed_write_left_in_the_journal_is_no_part_of_it() {
+fn bytes_of_a_failed_journal_write_are_not_replayed() {
     let home = tempfile::tempdir().unwrap();
     let storage = Arc::new(FillingStorage::default());
     let options = options(home.path());

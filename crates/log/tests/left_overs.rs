@@ -1,5 +1,5 @@
 //! Segments that are nothing, or seem to be: the rest of a roll, one without a batch, one of another log.
-#![allow(clippy::unwrap_used)] // a test that cannot go on fails
+#![allow(clippy::unwrap_used)] // a test fails by a panic
 mod harmed;
 mod recording;
 mod support;
@@ -87,7 +87,7 @@ fn the_rest_of_a_roll_that_found_no_space_is_nothing() {
 }
 
 #[test]
-fn the_rest_of_a_roll_is_no_proof_of_a_removal() {
+fn the_rest_of_a_roll_does_not_prove_a_removal() {
     let home = Home::new();
     let mut log = home.create(small(WIDE));
     append(&mut log, 0..7);
@@ -104,7 +104,7 @@ fn the_rest_of_a_roll_is_no_proof_of_a_removal() {
 }
 
 #[test]
-fn a_sole_segment_is_made_anew_by_the_open_after_one_that_was_cut_short() {
+fn an_only_segment_is_created_again_by_the_open_after_an_interrupted_one() {
     let home = Home::new();
     drop(home.create(small(WIDE)));
     let path = home.segments()[0].clone();

@@ -267,7 +267,7 @@ fn a_newer_format_is_refused_and_not_touched() {
 }
 
 #[test]
-fn readers_of_a_closed_log_are_told() {
+fn readers_of_a_closed_log_get_an_error() {
     let home = Home::new();
     let mut log = home.create(LogOptions::default());
     fill(&mut log, numbered(2));

@@ -1,5 +1,5 @@
 //! Records that are lost at the end of a segment or of the log: what retention knows of them, what the journal still holds.
-#![allow(clippy::unwrap_used)] // a test that cannot go on fails
+#![allow(clippy::unwrap_used)] // a test fails by a panic
 mod harmed;
 mod support;
 
@@ -69,7 +69,7 @@ fn a_segment_begun_behind_a_lost_tail_follows_the_tail_that_came_back() {
 }
 
 #[test]
-fn a_removal_of_which_a_part_is_on_the_disk_is_no_damage() {
+fn a_partial_removal_on_disk_is_not_damage() {
     let home = Home::new();
     let mut log = home.create(small(100));
     append(&mut log, 0..4);
@@ -129,7 +129,7 @@ fn the_journal_is_taken_over_behind_a_lost_tail() {
 }
 
 #[test]
-fn what_the_journal_holds_is_no_damage_without_a_checkpoint() {
+fn records_in_the_journal_are_not_damage_without_a_checkpoint() {
     let root = tempfile::tempdir().unwrap();
     let directory = root.path().join("partitions/7");
     let committer = journaled(root.path());

@@ -66,7 +66,7 @@ fn everything(directory: &Path) -> Vec<(String, Vec<u8>)> {
 }
 
 #[test]
-fn a_sound_log_has_no_findings_and_is_not_touched() {
+fn an_intact_log_has_no_findings_and_is_not_changed() {
     let home = closed(100, SEGMENT);
     let before = everything(&home.path());
     let found = look(&home);
@@ -125,7 +125,7 @@ fn each_kind_of_file_is_found_damaged_as_what_it_is() {
 }
 
 #[test]
-fn a_torn_tail_is_told_from_damage() {
+fn a_torn_tail_is_distinguished_from_damage() {
     let home = closed(30, 1 << 20);
     let (mut log, _) = home.open(small(1 << 20));
     fill(&mut log, [vec![1; 300]]);
@@ -194,7 +194,7 @@ fn a_backup_gives_back_what_it_has_and_nothing_is_destroyed() {
 }
 
 #[test]
-fn what_a_backup_cannot_give_back_is_told_with_the_reason() {
+fn what_a_backup_cannot_restore_is_reported_with_the_reason() {
     let (home, backup) = backed_up();
     let segments = home.segments();
     let (there, last) = (backup.segments(), segments.len() - 1);
@@ -292,7 +292,7 @@ fn several_lost_segments_come_back_at_once_whatever_else_is_missing() {
             assert_eq!(done.iter().find(is_refused), None, "{i}");
         }
         assert_eq!(contents(&home), before, "{i}");
-        assert_eq!(segments_aside(&home), expected, "{i}: set aside");
+        assert_eq!(segments_aside(&home), expected, "{i}: quarantined");
     }
 }
 
@@ -302,7 +302,7 @@ fn contents(home: &Home) -> Vec<Vec<u8>> {
     paths.iter().map(|path| fs::read(path).unwrap()).collect()
 }
 
-/// The segments that were set aside, under the names that they had.
+/// The quarantined segments, under their former names.
 fn segments_aside(home: &Home) -> Vec<PathBuf> {
     let Ok(entries) = fs::read_dir(home.path().join("aside")) else {
         return Vec::new();
@@ -398,7 +398,7 @@ fn a_log_is_cut_only_where_it_is_asked_for_and_between_batches() {
 }
 
 #[test]
-fn a_scrub_finds_damage_forgets_what_was_mended_and_can_be_stopped() {
+fn a_scrub_finds_damage_drops_repaired_ranges_and_can_be_stopped() {
     let home = closed(100, SEGMENT);
     let (log, _) = home.open(small(SEGMENT));
     log.set_high_watermark(u64::MAX);

@@ -348,7 +348,7 @@ fn a_producer_outlives_its_batches_by_15_minutes() {
     );
 }
 
-/// A snapshot can reach the disk before the batches that it tells of.
+/// A snapshot can reach the disk before the batches that it includes.
 #[test]
 fn a_snapshot_ahead_of_a_cut_is_not_believed_in_any_later_life() {
     let mut home = Home::new();

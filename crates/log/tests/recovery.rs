@@ -431,7 +431,7 @@ fn a_batch_of_a_newer_version_is_left_alone() {
         .nth(1)
         .unwrap()
         .0;
-    // The last batch, above the durable point, gets the next format version and is otherwise sound.
+    // The last batch, above the durable point, gets the next format version and is otherwise valid.
     bytes[second + 4] = 2;
     let crc = crc32c::crc32c(&bytes[second..second + 124]);
     bytes[second + 124..second + 128].copy_from_slice(&crc.to_le_bytes());
@@ -449,7 +449,7 @@ fn a_batch_of_a_newer_version_is_left_alone() {
 
 /// A filesystem may keep, in the file's last block, bytes of a batch whose length was lost with the power.
 #[test]
-fn what_a_block_holds_behind_the_end_is_overwritten_before_the_log_goes_on() {
+fn the_rest_of_the_last_block_is_overwritten_before_the_log_continues() {
     let home = Home::new();
     let bare = || LogOptions {
         preallocate_bytes: 0,
@@ -479,7 +479,7 @@ fn what_a_block_holds_behind_the_end_is_overwritten_before_the_log_goes_on() {
 }
 
 #[test]
-fn a_log_whose_segments_are_gone_does_not_begin_anew() {
+fn a_log_that_lost_its_segments_does_not_begin_at_0_again() {
     let home = Home::new();
     let mut log = home.create(small(1 << 20));
     fill(&mut log, (0..5).map(|i| vec![i; 10]));

@@ -67,7 +67,7 @@ fn what_is_torn_in_a_backup_does_not_take_the_place_of_ours() {
     assert_eq!(after, before, "ours are as they were");
 }
 
-/// Changes one bit, and tells what there is then.
+/// Changes one bit, and returns the bytes.
 fn flipped(path: &std::path::Path) -> Vec<u8> {
     flip(path, 300);
     fs::read(path).unwrap()

@@ -175,7 +175,7 @@ fn uncommitted_records_are_kept() {
 }
 
 #[test]
-fn a_reader_in_removed_segments_goes_on_at_the_log_start() {
+fn a_reader_in_removed_segments_continues_at_the_log_start() {
     let home = Home::new();
     let mut log = nine_sealed_and_one(&home);
     let mut cursor = log.reader().cursor(0);
@@ -253,7 +253,7 @@ fn nothing_goes_before_its_least_age_whatever_the_time_of_day_says() {
     log.close().unwrap();
     let (mut log, _) = home.open(small(1 << 20));
     clock.pass(MINUTES_15 - 1);
-    assert_eq!(maintain(&mut log, everything, i64::MAX), 0, "counted anew");
+    assert_eq!(maintain(&mut log, everything, i64::MAX), 0, "counted again");
     log.set_high_watermark(10);
     clock.pass(1);
     assert_eq!(maintain(&mut log, everything, i64::MAX), 9);

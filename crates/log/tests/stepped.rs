@@ -1,5 +1,5 @@
 //! A log whose group committer has no threads: nothing happens but in `step`, and always the same.
-#![allow(clippy::unwrap_used)] // a test that cannot go on fails
+#![allow(clippy::unwrap_used)] // a test fails by a panic
 mod recording;
 
 use bascule_log::{GroupCommitter, Log, LogId, LogOptions, Retention, WalOptions};

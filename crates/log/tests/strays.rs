@@ -1,6 +1,6 @@
 //! Copies from elsewhere and batches of earlier lives in the files of a log: never taken for it, and nothing beside them is
 //! lost for them.
-#![allow(clippy::unwrap_used)] // a test that cannot go on fails
+#![allow(clippy::unwrap_used)] // a test fails by a panic
 mod harmed;
 mod support;
 
@@ -35,8 +35,8 @@ type Ranges = &'static [(u64, u64)];
 /// Something over batches 4 to 10.
 struct Harm {
     lay: fn(&Path),
-    /// What recovery tells of it.
-    told: Ranges,
+    /// The ranges that recovery reports.
+    reported: Ranges,
     /// What readers are refused.
     lost: Ranges,
 }
@@ -44,12 +44,12 @@ struct Harm {
 const HARMS: [Harm; 2] = [
     Harm {
         lay: lay_copies,
-        told: &[(5, 11)],
+        reported: &[(5, 11)],
         lost: &[(4, 5), (5, 11)],
     },
     Harm {
         lay: lay_earlier,
-        told: &[],
+        reported: &[],
         lost: &[(5, 6)],
     },
 ];
@@ -74,7 +74,12 @@ fn lay_earlier(path: &Path) {
 
 #[test]
 fn acked_batches_behind_a_copy_that_claims_their_place_are_found() {
-    for Harm { lay, told, lost } in HARMS {
+    for Harm {
+        lay,
+        reported,
+        lost,
+    } in HARMS
+    {
         let home = closed(12, WIDE);
         let (mut log, _) = home.open(small(WIDE));
         append(&mut log, 12..15);
@@ -83,7 +88,7 @@ fn acked_batches_behind_a_copy_that_claims_their_place_are_found() {
         lay(&home.segments()[0]);
         for _ in 0..2 {
             let (log, recovery) = home.open(small(WIDE));
-            assert_eq!((&*recovery.damaged, recovery.cut_bytes), (told, 0));
+            assert_eq!((&*recovery.damaged, recovery.cut_bytes), (reported, 0));
             expect_exactly(&log, 15, lost);
         }
     }
@@ -100,13 +105,13 @@ fn a_reader_finds_the_batches_behind_a_copy_that_claims_their_place() {
 }
 
 #[test]
-fn a_copy_that_claims_the_place_of_others_is_told_with_what_is_lost_alone() {
+fn a_copy_that_claims_other_offsets_costs_only_what_it_overwrote() {
     for Harm { lay, lost, .. } in HARMS {
         let home = closed(15, WIDE);
         lay(&home.segments()[0]);
         let found = verify(&OsStorage, &home.path(), IDENTITY).unwrap().findings;
-        let told = found.iter().filter(|it| it.kind == FindingKind::Damage);
-        assert_eq!(told.map(|it| it.offsets).collect::<Vec<_>>(), lost);
+        let reported = found.iter().filter(|it| it.kind == FindingKind::Damage);
+        assert_eq!(reported.map(|it| it.offsets).collect::<Vec<_>>(), lost);
     }
 }
 

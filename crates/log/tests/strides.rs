@@ -1,5 +1,5 @@
 //! Zeros that the writer brings itself, while the journal bears the acks.
-#![allow(clippy::unwrap_used)] // a test that cannot go on fails
+#![allow(clippy::unwrap_used)] // a test fails by a panic
 mod support;
 
 use bascule_log::{

@@ -41,7 +41,7 @@ impl Batch {
     ///
     /// # Errors
     /// [`DamageError`] naming the first test that failed. [`DamageError::Encrypted`] and
-    /// [`DamageError::Authentication`] mean that the stored bytes are as they were written, but not for these keys.
+    /// [`DamageError::Authentication`] mean that the stored bytes are intact, but sealed with other keys.
     pub fn open(bytes: &Bytes, keys: &KeyRing) -> Result<Self, DamageError> {
         let header = Header::read(bytes)?;
         let (need, have) = (header.batch_bytes(), bytes.len());

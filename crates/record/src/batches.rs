@@ -3,7 +3,7 @@ use crate::{DamageError, Header};
 use bytes::Bytes;
 
 /// Splits consecutive batches, as a log reader returns them, without checking payloads.
-/// Yields the exact bytes of each; an error once at the first header that does not check or does not fit, then ends.
+/// Yields the exact bytes of each; an error once at the first header that is invalid or does not fit, then ends.
 #[derive(Clone, Debug)]
 pub struct Batches {
     rest: Bytes,

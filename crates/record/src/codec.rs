@@ -1,6 +1,6 @@
 //! Payload compression: LZ4 blocks and Zstandard frames, both with a bound given by the header.
 //!
-//! Compression contexts of Zstandard are kept per thread, since making one costs more than a small batch.
+//! Compression contexts of Zstandard are kept per thread, since creating one costs more than a small batch.
 use crate::planted_bug::{self, PlantedBug};
 use std::cell::RefCell;
 use zstd::bulk::{Compressor, Decompressor};
@@ -73,9 +73,9 @@ impl Codec {
 
     /// The raw payload, exactly `raw_bytes` long; `None` when `stored` is damaged or would give any other length.
     ///
-    /// `raw_bytes` is believed only as far as `stored` can bear it: a promise beyond what the codec's densest input could
-    /// become is refused before anything is allocated, so is a Zstandard frame that declares another length. Then
-    /// exactly `raw_bytes` are reserved and never exceeded, however many frames follow each other in `stored`.
+    /// `raw_bytes` is checked before anything is allocated: a length beyond what the densest input of the codec could become is
+    /// refused, and so is a Zstandard frame that declares another length. Then exactly `raw_bytes` are reserved and never
+    /// exceeded, however many frames follow each other in `stored`.
     pub(crate) fn decompress(self, stored: &[u8], raw_bytes: usize) -> Option<Vec<u8>> {
         if !self.can_become(stored.len(), raw_bytes) {
             return None;
@@ -104,7 +104,7 @@ impl Codec {
         (written == raw_bytes && raw.len() == raw_bytes).then_some(raw)
     }
 
-    /// Whether so many stored bytes of this codec can become so many raw ones at all.
+    /// Whether this number of stored bytes can decompress to that number of raw bytes.
     fn can_become(self, stored: usize, raw: usize) -> bool {
         match self {
             Self::None => stored == raw,

@@ -1,10 +1,10 @@
-//! What can be wrong with a batch, or with a record that should go into one.
+//! Errors of batches, and of records that cannot go into one.
 use crate::crypt::KeyLack;
 
 /// Stored bytes that are not a whole, undamaged batch that this version understands.
 ///
-/// Two very different things look alike to someone who only wants the records: bytes that were damaged, and sound bytes
-/// of a newer writer. [`DamageError::is_unsupported`] tells them apart; whoever cuts or quarantines must ask.
+/// The bytes are either damaged, or intact and of a newer writer. [`DamageError::is_unsupported`] distinguishes the two; check
+/// it before you truncate or quarantine.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DamageError {
@@ -30,7 +30,7 @@ pub enum DamageError {
         /// First four bytes.
         found: [u8; 4],
     },
-    /// The header checksum does not match; no other field of this header may be believed.
+    /// The header checksum does not match; no other field of the header can be trusted.
     #[error("header checksum is {computed:#010x}, stored is {stored:#010x}")]
     HeaderChecksum {
         /// Stored at byte 124.
@@ -38,7 +38,7 @@ pub enum DamageError {
         /// Of bytes 0–123.
         computed: u32,
     },
-    /// A sound header of an unknown format version.
+    /// A valid header of an unknown format version.
     #[error(
         "batch format version {found} is not supported, only {} is",
         crate::VERSION
@@ -47,31 +47,31 @@ pub enum DamageError {
         /// Version byte.
         found: u8,
     },
-    /// A sound header with an unknown codec.
+    /// A valid header with an unknown codec.
     #[error("codec {found} is not supported")]
     Codec {
         /// Codec byte.
         found: u8,
     },
-    /// A sound header with flag bits that this version does not know.
+    /// A valid header with unknown flag bits.
     #[error("flag bits {unknown:#06x} are not supported")]
     Flags {
         /// The unknown bits.
         unknown: u16,
     },
-    /// A sound header with column bits that this version does not know.
+    /// A valid header with unknown column bits.
     #[error("column bits {unknown:#06x} are not supported")]
     Columns {
         /// The unknown bits.
         unknown: u16,
     },
-    /// A sound header with something in a field that this version writes as zero.
+    /// A valid header with a value in a field that this version writes as zero.
     #[error("reserved header field at byte {at} is not zero")]
     Reserved {
         /// Position of the field.
         at: usize,
     },
-    /// The payload is encrypted, and its data key is not there.
+    /// The payload is encrypted, and its data key is missing.
     #[error("batch is encrypted with data key {key_id}: {lack}")]
     Encrypted {
         /// Key id of the header.
@@ -79,8 +79,8 @@ pub enum DamageError {
         /// Why there is no such key.
         lack: KeyLack,
     },
-    /// The checksums match, the tag of the encryption does not: the key is another one of the same number, or somebody
-    /// changed header or payload and put the checksums right.
+    /// The checksums match, the authentication tag does not: a different key has the same number, or header or payload were
+    /// changed together with their checksums.
     #[error("batch does not open with data key {key_id}: its authentication tag does not match")]
     Authentication {
         /// Key id of the header.
@@ -94,7 +94,7 @@ pub enum DamageError {
         /// Flag bits.
         flags: u16,
     },
-    /// Record count and span do not fit each other, the flags, or the bound of 2^24 records.
+    /// Record count and span contradict each other, the flags, or the bound of 2^24 records.
     #[error("{count} records in {span} offsets with flags {flags:#06x}")]
     Count {
         /// Records.
@@ -157,14 +157,14 @@ pub enum DamageError {
         /// Raw payload bytes.
         raw: usize,
     },
-    /// A column's array breaks its rule: order, range or padding.
+    /// The array of a column violates its rule: order, range or padding.
     #[error("{column} column breaks its rule ({rule}) at element {at}")]
     Column {
         /// Which column.
         column: &'static str,
         /// The rule.
         rule: &'static str,
-        /// First element that breaks it.
+        /// First element that violates it.
         at: usize,
     },
     /// The last timestamp does not match the header's.
@@ -180,8 +180,8 @@ pub enum DamageError {
 }
 
 impl DamageError {
-    /// Whether the bytes are sound (their header checksum matched) but written by a version or with a feature that this
-    /// one lacks. Such bytes must be left alone: not cut as a torn tail, not quarantined as damage.
+    /// Whether the bytes are intact (their header checksum matched) but need a version or a feature that this one lacks. Never
+    /// truncate such bytes as a torn tail or quarantine them as damage.
     pub fn is_unsupported(&self) -> bool {
         matches!(
             self,
@@ -193,8 +193,8 @@ impl DamageError {
         ) || self.is_locked()
     }
 
-    /// Whether the bytes are as they were written (their checksums matched) but the keys at hand do not open them. Not
-    /// damage either: with the right key they are readable.
+    /// Whether the bytes are intact (their checksums matched) but none of the keys opens them. This is not damage: with the right
+    /// key they are readable.
     pub fn is_locked(&self) -> bool {
         matches!(self, Self::Encrypted { .. } | Self::Authentication { .. })
     }
@@ -215,7 +215,7 @@ pub enum BuildError {
         /// The bound.
         limit: usize,
     },
-    /// A header key is longer than its length field can say.
+    /// A header key is longer than its length field allows.
     #[error("header key of {bytes} bytes is larger than the limit of 65535")]
     HeaderKeyTooLarge {
         /// Size of the key.

@@ -74,21 +74,17 @@ fn push(gathered: &mut Gathered, batch: &Batch, i: usize, headers: &[HeaderEntry
     gathered.push(&record, delta, subject);
 }
 
-/// One batch in the place of two neighbours without records, `first` and `last`: the base of the first, the end of the
-/// last, the chain of the first and the link of the last. Their producers are forgotten. `None` when they are no such
-/// neighbours: of one incarnation, partition and epoch, without records, the second right behind the first, and together
-/// of fewer than 2^32 offsets.
+/// Merges two adjacent batches without records into one: with the base and chain of `first` and the end and link of `last`.
+/// Their producers are dropped. `None` unless both are of one incarnation, partition and epoch, have no records, follow each
+/// other directly, and cover fewer than 2^32 offsets together.
 pub fn merge_empty(first: &Header, last: &Header) -> Option<Bytes> {
-    let are_neighbours = first.incarnation == last.incarnation
+    let are_adjacent = first.incarnation == last.incarnation
         && first.partition == last.partition
         && first.leader_epoch == last.leader_epoch
         && first.next_offset() == last.base_offset
         && first.count == 0
         && last.count == 0;
-    let span = first
-        .span
-        .checked_add(last.span)
-        .filter(|_| are_neighbours)?;
+    let span = first.span.checked_add(last.span).filter(|_| are_adjacent)?;
     let mut header = seal::blank_header(0, span);
     header.incarnation = first.incarnation;
     header.partition = first.partition;

@@ -1,4 +1,4 @@
-//! Sealed batches: a finished payload, and a header that gets its place later.
+//! Sealed batches: a finished payload, and a header that is stamped with its place later.
 use crate::crypt::{SealError, Sealer};
 use crate::gather::Gathered;
 use crate::header::associated_data;
@@ -22,7 +22,7 @@ pub struct Stamp {
     pub not_before: i64,
 }
 
-/// A finished payload with a header that lacks its place. One idempotent send is one of these.
+/// A finished payload with a header without its place. One idempotent send is one sealed batch.
 #[derive(Clone, Debug)]
 pub struct SealedBatch {
     header: Header,

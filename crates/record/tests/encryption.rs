@@ -65,7 +65,7 @@ proptest! {
     }
 
     #[test]
-    fn a_rewritten_batch_is_encrypted_anew(records in any_records(), codec in any_codec()) {
+    fn a_rewritten_batch_is_encrypted_again(records in any_records(), codec in any_codec()) {
         let old = ring(1, &[7; 32]);
         let both = KeyRing::new([1, 2].map(|id| (id, Ok(DataKey::new(id, &[6 + id as u8; 32]).unwrap()))));
         let original = Batch::open(&sealed(&records, codec, &old), &both).unwrap();

@@ -254,7 +254,7 @@ fn an_encrypted_batch_is_refused_by_name_and_is_not_damage() {
 }
 
 #[test]
-fn what_is_no_ciphertext_does_not_open() {
+fn bytes_that_are_not_a_ciphertext_do_not_open() {
     let key = Vector::load("encrypted-columns").data_key().unwrap();
     let ring = KeyRing::new([(6, Ok(key))]);
     let error = Batch::open(&Vector::load("encrypted").bytes, &ring).unwrap_err();

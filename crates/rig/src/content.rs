@@ -1,5 +1,5 @@
-//! Batches that describe themselves: from (life, partition, counter) everything else follows, so that a reader can tell
-//! bytes that were sent from any others.
+//! Batches that describe themselves: from (life, partition, counter) everything else follows, so that a reader can
+//! distinguish sent bytes from any others.
 use bascule_record::{Batch, BatchBuilder, BatchLimits, BuildError, Codec, RecordRef, SealedBatch};
 
 const HEAD_BYTES: usize = 20;

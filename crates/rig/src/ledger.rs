@@ -1,7 +1,7 @@
 //! What a run did, written down at once and outside the faulted filesystem.
 //!
-//! A file of entries of 40 bytes, little-endian. What belongs together is appended with one write, but whoever looks while
-//! it is written, or after the writer was killed, may see only the first pages of it: a list counts once it is closed.
+//! A file of entries of 40 bytes, little-endian. Related entries are appended with one write. A reader may see only a part of
+//! it while it is written or after the writer was killed: a list counts once it is closed.
 //! `tests/torture/ledger.py` reads it.
 //!
 //! | Position | Type | Field |
@@ -17,7 +17,7 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::path::Path;
 
-/// What an entry tells. The numbers are those of the file.
+/// The kind of an entry. The numbers are those of the file.
 #[derive(Clone, Copy, Debug)]
 #[repr(u32)]
 pub enum Kind {

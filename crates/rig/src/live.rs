@@ -1,7 +1,7 @@
-//! One life on a directory: recover, write down what is there, append until the end.
+//! One run on a directory: recover, write down what is there, append until the end.
+use crate::accelerated_clock::AcceleratedClock;
 use crate::arguments::Arguments;
 use crate::content::{Chance, Name};
-use crate::hasty::HastyStorage;
 use crate::ledger::{Entry, Kind, Ledger};
 use crate::recovered;
 use bascule_log::{
@@ -23,28 +23,28 @@ type Outcome = Result<(), Box<dyn std::error::Error>>;
 
 /// Recovers and writes down, nothing else.
 pub fn read(arguments: &Arguments) -> Outcome {
-    Life::start(arguments)?.end(false)
+    Run::start(arguments)?.end(false)
 }
 
 /// Recovers, writes down and appends.
 pub fn run(arguments: &Arguments) -> Outcome {
-    let mut life = Life::start(arguments)?;
+    let mut run = Run::start(arguments)?;
     let batches = match arguments.number("batches", 0)? {
         0 => u64::MAX,
         count => count,
     };
     let delete = arguments.number("delete", 0)?;
     for counter in 1..=batches {
-        let mut done = life.append(counter).and_then(|()| life.maintain());
+        let mut done = run.append(counter).and_then(|()| run.maintain());
         if done.is_ok() && delete > 0 && counter.is_multiple_of(delete) {
-            done = life.begin_anew();
+            done = run.create_again();
         }
         if let Err(error) = done {
-            life.after_failure(&error);
-            return life.end(false);
+            run.after_failure(&error);
+            return run.end(false);
         }
     }
-    life.end(arguments.number("close", 0)? == 1)
+    run.end(arguments.number("close", 0)? == 1)
 }
 
 /// Commits that were asked for and not answered.
@@ -79,7 +79,7 @@ impl InFlight {
     }
 }
 
-struct Life {
+struct Run {
     number: u32,
     chance: Chance,
     ledger: Arc<Ledger>,
@@ -94,19 +94,19 @@ struct Life {
     compacts: bool,
     /// How long a refused append is tried again before the run gives up.
     patience: Duration,
-    /// Runs of retention so far; each is told a time of day a minute after the one before.
+    /// Runs of retention so far; each gets a time of day one minute after the last one.
     maintained: i64,
-    /// How often a log was begun anew.
+    /// How many logs were created again.
     begun: u32,
     /// Appends since the last commit of each log.
     uncommitted: Vec<u32>,
 }
 
-/// Nothing damages the journal here: whatever ends a life, it must not look like a loss.
+/// Nothing damages the journal here: whatever ends a run must not look like a loss.
 fn check_journal(committer: &GroupCommitter, ledger: &Ledger) {
-    let told = committer.wal_damages();
-    for damage in told.iter().filter(|damage| damage.was_acked) {
-        eprintln!("told without a reason: {damage:?}");
+    let damages = committer.wal_damages();
+    for damage in damages.iter().filter(|damage| damage.was_acked) {
+        eprintln!("reported without a reason: {damage:?}");
         let wrong = Entry {
             offset: damage.position,
             ..Entry::default()
@@ -115,7 +115,7 @@ fn check_journal(committer: &GroupCommitter, ledger: &Ledger) {
     }
 }
 
-impl Life {
+impl Run {
     fn start(arguments: &Arguments) -> Result<Self, Box<dyn std::error::Error>> {
         let directory = arguments.path("dir");
         let number = arguments.number("life", 1)? as u32;
@@ -126,15 +126,15 @@ impl Life {
             ..LogOptions::default()
         };
         let committer = GroupCommitter::start_with_wal(
-            Arc::new(HastyStorage),
+            Arc::new(AcceleratedClock),
             journal_options(arguments, &directory)?,
         )
         .inspect_err(|_| ledger.note(Kind::RecoveryFailed, Entry::default()))?;
         check_journal(&committer, &ledger);
         let ledger = Arc::new(ledger);
-        let told = Arc::clone(&ledger);
+        let listener = Arc::clone(&ledger);
         committer.on_failure(Box::new(move |_| {
-            told.note(Kind::Failed, Entry::default());
+            listener.note(Kind::Failed, Entry::default());
         }));
         let partitions = arguments.number("partitions", 1)? as u32;
         let logs = (0..partitions)
@@ -300,8 +300,8 @@ impl Life {
         }
     }
 
-    /// Deletes log 0, unlinks what was deleted before, and begins the log anew, under an incarnation of its own.
-    fn begin_anew(&mut self) -> Outcome {
+    /// Deletes log 0, unlinks logs deleted before, and creates log 0 again under a new incarnation.
+    fn create_again(&mut self) -> Outcome {
         self.commit(0)?;
         self.in_flight.wait_below(1)?;
         self.ledger.note(Kind::Deleting, Entry::default());
@@ -324,7 +324,7 @@ impl Life {
 
     /// The directory refuses writes for good.
     fn after_failure(&mut self, error: &dyn std::fmt::Display) {
-        eprintln!("life {} cannot go on: {error}", self.number);
+        eprintln!("life {} cannot continue: {error}", self.number);
         self.read_all();
     }
 
@@ -348,7 +348,7 @@ impl Life {
         }
     }
 
-    /// Waits for all answers; closes the logs when told to, or leaves them as a crash does.
+    /// Waits for all answers; then closes the logs, or drops them as a crash does.
     fn end(mut self, close: bool) -> Outcome {
         if close {
             for partition in 0..self.logs.len() as u32 {
@@ -358,7 +358,7 @@ impl Life {
         self.in_flight.wait_below(1)?;
         if close {
             for log in std::mem::take(&mut self.logs).into_values() {
-                // An error has been told to every commit; the next life recovers.
+                // Every commit got the error; the next run recovers.
                 if let Err(error) = log.close() {
                     eprintln!("life {}: close: {error}", self.number);
                 }

@@ -11,13 +11,14 @@
 //! (number of this run on `dir`, 1 or more), `partitions`, `seed`, and the shape of the load: `batches` (0 = until
 //! killed), `in_flight`, `segment` and `ahead` (bytes), `retain` (bytes a log keeps, 0 = all), `close` (1 = at the end),
 //! `compact` (1 = now and then a log is compacted),
-//! `delete` (after every so many batches log 0 is deleted and begun anew, 0 = never),
+//! `delete` (after every so many batches log 0 is deleted and created again, 0 = never),
 //! `journal` (dirty segments from which on the journal is used, 0 = never; `wal_bytes` and `journal_files`: its size),
 //! `patience_ms` (how long an append that is refused for now is tried again). With the feature `failpoints` the
 //! environment variable `FAILPOINTS` sets them.
+mod accelerated_clock;
 mod arguments;
 mod content;
-mod hasty;
+
 mod ledger;
 mod live;
 mod recovered;

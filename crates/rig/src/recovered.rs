@@ -61,7 +61,7 @@ pub fn partitions(directory: &Path) -> PathBuf {
 }
 
 /// An incarnation that no log had before: the engine relies on it, since the journal may still hold frames of a deleted
-/// one. `begun`: how often this life began a log anew, less than 65,536, as is `partition`.
+/// one. `begun`: how many logs this run has created again, less than 65,536, as is `partition`.
 pub fn new_incarnation(life: u32, begun: u32, partition: u32) -> u64 {
     let number = u64::from(life) << PARTITION_BITS | u64::from(begun);
     number << PARTITION_BITS | u64::from(partition)

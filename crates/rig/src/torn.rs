@@ -1,6 +1,6 @@
 //! A torn tail at every byte: a log is written once, then its file is cut (or overwritten) at each position of the last
 //! bytes and recovered. What comes back has to be exactly the batches before the tear, a second recovery has to find
-//! the same and cut nothing, and what lay behind the tear must not come back once the log goes on.
+//! the same and cut nothing, and what lay behind the tear must not come back once the log continues.
 //!
 //! Prints one line: `<tear> <times> <exact>` for each way to tear, then sentences about the first failures.
 use crate::arguments::Arguments;
@@ -16,9 +16,9 @@ const IDENTITY: LogId = LogId {
     partition: 0,
 };
 const SECTOR: usize = 512;
-/// Failures that are told in words.
-const TOLD: usize = 5;
-/// Life of the batches that are appended after a recovery, to tell them from those of before.
+/// Failures that are printed.
+const PRINTED: usize = 5;
+/// Run number of the batches that are appended after a recovery, to distinguish them from earlier ones.
 const SECOND_LIFE: u32 = 2;
 
 type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
@@ -37,7 +37,7 @@ pub fn run(arguments: &Arguments) -> Outcome<()> {
             times += 1;
             match rig.check(&torn)? {
                 None => exact += 1,
-                Some(reason) if failures.len() < TOLD => {
+                Some(reason) if failures.len() < PRINTED => {
                     failures.push(format!("seed {seed}, {what} {times}: {reason}"));
                 }
                 Some(_) => {}
@@ -182,11 +182,11 @@ impl Rig {
                 )));
             }
         }
-        self.goes_on(expected, end)
+        self.continues(expected, end)
     }
 
     /// One more batch, and a third recovery: that batch follows, and nothing behind it.
-    fn goes_on(&self, mut expected: Vec<Name>, end: u64) -> Outcome<Option<String>> {
+    fn continues(&self, mut expected: Vec<Name>, end: u64) -> Outcome<Option<String>> {
         let (mut log, _) = self.open()?;
         let name = Name {
             life: SECOND_LIFE,

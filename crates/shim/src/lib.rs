@@ -25,7 +25,7 @@ macro_rules! kernel {
     };
 }
 
-/// Fails by path: `None` when the call is to go on.
+/// Fails by path: `None` when the call is passed on.
 fn refused(kind: Kind, path: *const c_char) -> Option<c_int> {
     (is_ours(path) && fails(kind)).then_some(-1)
 }

@@ -1,4 +1,4 @@
-//! The Python module `bascule_sim`: the real log engine over a disk that forgets, lies and fails as a seed tells it.
+//! The Python module `bascule_sim`: the real log engine over a disk that forgets, lies and fails by a seed.
 //!
 //! For the simulator in `tests/simulator` (reliability §5.3) and nothing else. One thread, no time, no
 //! entropy: the same calls in the same order give the same bytes and the same digest.

@@ -172,7 +172,7 @@ def test_records_lost_by_a_damaged_journal_are_reported_and_their_offsets_not_re
 
         code, found = run(capsys, "verify", data)
         assert (code, found["damaged"], found["journal_frames"] >= BEHIND - 1) == (1, True, True)
-        of_log = [row for row in found["findings"] if row["what"] == "a frame of the journal does not check"]
+        of_log = [row for row in found["findings"] if row["what"] == "a frame of the journal fails its checksum"]
         (lost,) = [row for row in of_log if row["start"] == gone]
         assert (lost["kind"], lost["end"], lost["path"]) == ("damage", gone + 1, str(file))
         code, alone = run(capsys, "verify", partition(data))

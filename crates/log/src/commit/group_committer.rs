@@ -1,15 +1,15 @@
 //! Group commit: one round of syncs at a time for a whole data directory.
 //!
-//! A round takes every request that waits, syncs each distinct file once, then each distinct directory, then answers
-//! all. What arrives during a round joins the next one; nothing waits for a timer.
+//! A round takes all queued requests, syncs each distinct file once, then each distinct directory, then answers all
+//! requests. A request that arrives during a round joins the next one; no timer delays a round.
 //!
-//! Threads: the committer runs the rounds; a second, the background worker, does what acks must not wait for (zeros ahead of the
-//! tail, index files, checkpoints, removal of segments); a third, begun when it is first needed, compacts. They end when
-//! the last handle is dropped and nothing waits.
-//! A stepped group committer has neither: its owner calls [`GroupCommitter::step`], and everything happens in that call.
+//! Threads: the committer runs the rounds. The background worker does what acks must not wait for: preallocation, index
+//! files, checkpoints, removal of segments. The compactor, started by the first compaction, compacts. The threads end when
+//! the last handle is dropped and their queues are empty. A stepped group committer has no threads: its owner calls
+//! [`GroupCommitter::step`], which does all of the work.
 //!
-//! After a failed sync the directory is failed for good: the kernel may have dropped the pages, so a
-//! second sync that succeeds would prove nothing.
+//! After a failed sync the directory stays failed: the kernel may have dropped the dirty pages, so a second sync that
+//! succeeds proves nothing.
 use crate::commit::histogram::Durations;
 pub(crate) use crate::commit::sync_queue::{SyncQueue, SyncRequest};
 use crate::io::files::Files;
@@ -23,20 +23,20 @@ use std::path::Path;
 use std::sync::Arc;
 use std::thread::{Builder, JoinHandle};
 
-/// Added to the niceness of the thread that compacts: beside a thread of the usual one it gets a tenth of a core.
+/// Added to the niceness of the compactor: beside a thread of normal priority it gets a tenth of a core.
 #[cfg(target_os = "linux")]
 const COMPACTION_NICE: i32 = 10;
 
 /// Counts and times of syncs since start, for metrics.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SyncStatistics {
-    /// Rounds (barriers) done.
+    /// Rounds completed.
     pub rounds: u64,
     /// Files synced.
     pub files: u64,
     /// Requests answered.
     pub requests: u64,
-    /// Time in syncs, ns.
+    /// Time spent in rounds, ns.
     pub nanos: u64,
     /// Longest round, ns.
     pub longest_nanos: u64,
@@ -44,27 +44,27 @@ pub struct SyncStatistics {
     pub durations: Durations,
     /// Rounds that synced the WAL in place of segments.
     pub wal_rounds: u64,
-    /// Bytes written to the journal: they are written once more, to the segments.
+    /// Bytes written to the journal, in addition to the segments.
     pub wal_bytes: u64,
 }
 
-/// The committer of one data directory. Owns two threads, which end when the last handle is dropped, or none.
+/// Group commit for one data directory.
 ///
-/// After a failed sync the directory is failed for good: every waiting and later request gets the error.
+/// After a failed sync every queued and later request gets the error, until the directory is opened by a new process.
 pub struct GroupCommitter {
     queue: Arc<SyncQueue>,
     thread: Mutex<Option<JoinHandle<()>>>,
     background: Background,
-    /// Compacts logs, one at a time; started by the first one.
+    /// Compacts one log at a time; started by the first compaction.
     compactor: Mutex<Option<Worker>>,
 }
 
-/// Who does what acks must not wait for.
+/// Who runs the background jobs.
 enum Background {
     Thread(Worker),
     /// The caller of [`GroupCommitter::step`].
     Stepped(Jobs),
-    /// Nobody: the system gave no thread.
+    /// Nobody: the operating system refused the thread.
     Missing,
 }
 
@@ -78,7 +78,7 @@ impl std::fmt::Debug for GroupCommitter {
 }
 
 impl GroupCommitter {
-    /// Starts the threads. When the operating system gives none, the directory counts as failed.
+    /// Starts the threads. When the operating system refuses one, the directory counts as failed.
     pub fn start() -> Arc<Self> {
         Self::start_on(Arc::new(OsStorage))
     }
@@ -132,9 +132,9 @@ impl GroupCommitter {
         })
     }
 
-    /// A group committer without threads: nothing is synced, answered or prepared but in [`GroupCommitter::step`], and in the
-    /// calls of a log that wait for what was asked before ([`crate::Log::close`], [`crate::Log::delete`] and a change of
-    /// class). The same calls in the same order do the same to the storage.
+    /// A group committer without threads. All work is done in [`GroupCommitter::step`], and in the calls of a log that wait for
+    /// earlier work ([`crate::Log::close`], [`crate::Log::delete`] and a change of durability). The same calls in the same order
+    /// make the same calls to the storage.
     pub fn stepped(storage: Arc<dyn Storage>) -> Arc<Self> {
         Arc::new(Self {
             queue: SyncQueue::new(Files::new(storage), false, None),
@@ -162,8 +162,8 @@ impl GroupCommitter {
         }))
     }
 
-    /// Of a stepped group committer: runs one round for all requests that wait, then every job that waits, those handed in
-    /// meanwhile included. Returns whether there was anything to do. Of one with threads: does nothing, `false`.
+    /// Runs one round for all queued requests, then all queued jobs, including those submitted meanwhile. Returns whether there
+    /// was anything to do. With threads it does nothing and returns `false`.
     pub fn step(&self) -> bool {
         let Background::Stepped(jobs) = &self.background else {
             return false;
@@ -172,7 +172,7 @@ impl GroupCommitter {
         jobs.run_all() || any
     }
 
-    /// Whether its owner does the work by [`GroupCommitter::step`].
+    /// Whether the owner does the work by [`GroupCommitter::step`].
     pub(crate) fn is_stepped(&self) -> bool {
         matches!(self.background, Background::Stepped(_))
     }
@@ -182,19 +182,19 @@ impl GroupCommitter {
         &self.queue.files
     }
 
-    /// Sets how many segments are kept open, at least 1; 512 when nothing was set. Those with unsynced writes stay open
-    /// beyond it.
+    /// Sets how many segments are kept open, at least 1; the default is 512. Segments with unsynced writes stay open beyond
+    /// this limit.
     pub fn set_open_segments(&self, segments: usize) {
         self.queue.files.set_limit(segments);
     }
 
-    /// Closes the files of segments that were neither read nor written since the last call and have nothing unsynced; they
-    /// are opened again when they are used.
+    /// Closes the files of segments that were neither read nor written since the last call and have nothing unsynced. They are
+    /// reopened on use.
     pub fn close_idle_files(&self) {
         self.queue.files.close_idle();
     }
 
-    /// What was done so far.
+    /// Counts and times since the start.
     pub fn statistics(&self) -> SyncStatistics {
         self.queue.statistics()
     }
@@ -233,32 +233,32 @@ impl GroupCommitter {
         }
     }
 
-    /// The first failure, if any: then nothing is acked from this directory until restart.
+    /// The first failure, if any: then nothing from this directory is acknowledged until a restart.
     pub fn failure(&self) -> Option<String> {
         self.queue
             .failure()
             .map(|failure| failure.to_error().to_string())
     }
 
-    /// Has `listener` told of the failure with a sentence, once: at once when it has happened before. It runs on the thread
-    /// that found out and must not block; no good answer to a commit is given while it runs or later.
+    /// Calls `listener` once with the text of the first failure; immediately if it has happened already. The call is on the
+    /// thread that met the failure and must not block. No commit succeeds while it runs or later.
     pub fn on_failure(&self, listener: Box<dyn Fn(&str) + Send + Sync>) {
         self.queue.files.health().listen(listener);
     }
 
-    /// The first failure as an error for the one who asks.
+    /// [`Error::Failed`] once the directory has failed.
     pub(crate) fn check_usable(&self) -> Result<(), Error> {
         self.queue
             .failure()
             .map_or(Ok(()), |failure| Err(failure.to_error()))
     }
 
-    /// The committer's side.
+    /// The queue of sync requests.
     pub(crate) fn sync_queue(&self) -> &Arc<SyncQueue> {
         &self.queue
     }
 
-    /// Where work that acks must not wait for is handed in.
+    /// Submits jobs to the background worker.
     pub(crate) fn background(&self) -> JobSender {
         match &self.background {
             Background::Thread(worker) => worker.sender(),
@@ -267,7 +267,7 @@ impl GroupCommitter {
         }
     }
 
-    /// Where compactions are handed in. Without a thread for them they are dropped, and may be tried again.
+    /// Submits jobs to the compactor. Without a thread for it jobs are dropped and may be submitted again.
     pub(crate) fn compactor(&self) -> JobSender {
         if !matches!(self.background, Background::Thread(_)) {
             return self.background();
@@ -295,9 +295,9 @@ impl Drop for GroupCommitter {
     }
 }
 
-/// Lowers the priority of this thread: nobody waits for it, and many wait for the others.
+/// Lowers the priority of this thread: no client waits for it.
 fn let_others_first() {
-    // Elsewhere it would be that of the whole process. Refused it costs time only.
+    // On other systems this changes the whole process. A refusal costs time only.
     #[cfg(target_os = "linux")]
     let _ = rustix::process::nice(COMPACTION_NICE);
 }

@@ -18,12 +18,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::Builder;
 use std::time::Instant;
 
-/// Dirty files from which on a round syncs in parallel, and how many syncs run at once then.
+/// A round syncs in parallel from this number of dirty files on, with as many threads.
 const PARALLEL: usize = 4;
 
 type Answer = Box<dyn FnOnce(Result<(), &Failure>) + Send>;
 
-/// What has to be durable before `answer` is told so.
+/// What has to be durable before `answer` is called.
 pub(crate) struct SyncRequest {
     /// The file to sync first.
     pub file: Option<Arc<SyncFile>>,
@@ -43,7 +43,7 @@ struct Waiting {
     closing: bool,
 }
 
-/// The state that outlives the handle for as long as a thread needs it.
+/// Sync requests of one data directory. Outlives the handle for as long as a thread needs it.
 pub(crate) struct SyncQueue {
     /// The files, and where they are.
     pub files: Arc<Files>,
@@ -71,7 +71,7 @@ impl std::fmt::Debug for SyncQueue {
 }
 
 impl SyncQueue {
-    /// Rounds over these files, with threads of their own or none.
+    /// A queue over these files. With `threads` a round may use threads of its own.
     pub fn new(files: Arc<Files>, threads: bool, wal: Option<Arc<Wal>>) -> Arc<Self> {
         Arc::new(Self {
             files,
@@ -110,19 +110,19 @@ impl SyncQueue {
         self.wal.as_ref()
     }
 
-    /// Lets the committer end once nothing waits; later requests are refused.
+    /// Ends the committer once the queue is empty; later requests are refused.
     pub fn close(&self) {
         self.waiting.lock().closing = true;
         self.wake.notify_one();
     }
 
-    /// Drops what waits unanswered, as the end of a process does: a request may hold what holds these rounds.
+    /// Drops queued requests without an answer, as the end of a process does: a request may hold what holds this queue.
     pub fn forget_waiting(&self) {
         let unanswered = std::mem::take(&mut self.waiting.lock().requests);
         drop(unanswered);
     }
 
-    /// Runs one round for what waits, on this thread. Returns whether there was anything.
+    /// Runs one round on this thread. Returns whether there were requests.
     pub fn run_once(&self) -> bool {
         let mut requests = std::mem::take(&mut self.waiting.lock().requests);
         let any = !requests.is_empty();
@@ -167,7 +167,7 @@ impl SyncQueue {
         }
     }
 
-    /// Waits for requests; `false` when there will be none.
+    /// Waits for requests; `false` when the queue is closed and empty.
     fn take(&self, requests: &mut Vec<SyncRequest>) -> bool {
         let mut waiting = self.waiting.lock();
         while waiting.requests.is_empty() {
@@ -211,7 +211,7 @@ impl SyncQueue {
         self.requests
             .fetch_add(requests.len() as u64, Ordering::Relaxed);
         for request in requests.drain(..) {
-            // A callback that panics is a bug of its owner; the others must still be told.
+            // A callback that panics is a bug of its owner; the other requests must still be answered.
             let _ = catch_unwind(AssertUnwindSafe(|| {
                 self.files.health().answer(request.answer);
             }));

@@ -1,9 +1,9 @@
-//! A time of day for retention that a clock which is set forward does not hurry.
+//! A time of day for retention that never runs ahead when the clock is set forward.
 //!
-//! The time of day is believed as it was at the start, and goes on with the monotonic clock. A clock that is ahead of
-//! that was set forward, or jumps: it is not believed in this life of the process. One that was behind during the last
-//! quarter of an hour is believed instead. So removal may come late, never early; the next start believes the time of
-//! day again, and [`crate::Retention::min_age_ns`] gives a wrong one time to be corrected first.
+//! The guard trusts the time of day at the start and advances it with the monotonic clock. A wall clock that is ahead of
+//! that was set forward, or jumps, and is ignored until the next start. A wall clock that was behind during the last
+//! quarter of an hour is used instead. So removal may be late, never early. The next start trusts the time of day again;
+//! [`crate::Retention::min_age_ns`] leaves time to correct a wrong one.
 
 /// For how long a clock that was behind is remembered at least, ns; at most twice that.
 const WINDOW_NS: i64 = 900_000_000_000;

@@ -1,4 +1,4 @@
-//! Files and directories: what is synced, replaced and marked deleted, and how. Every access is the storage's.
+//! Operations on files and directories: open, sync, replace, remove. Every access goes through [`Storage`].
 use crate::io::storage::{OpenMode, Storage, StorageFile};
 use crate::{Error, IoOp};
 use bascule_record::planted_bug::{self, PlantedBug};
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A file that the group committer may be asked to sync.
+/// An open file that a sync request can name.
 #[derive(Debug)]
 pub(crate) struct SyncFile {
     /// Where it was opened; for messages.
@@ -32,7 +32,7 @@ impl SyncFile {
         Ok(Self::new(path.to_path_buf(), open(storage, path, mode)?))
     }
 
-    /// Whether this is the first time the file is met in this round; rounds count from 1 within one group committer.
+    /// Whether this is the first call for this file in this round; rounds count from 1.
     pub fn first_in(&self, round: u64) -> bool {
         self.round.swap(round, Ordering::Relaxed) != round
     }
@@ -46,7 +46,7 @@ impl SyncFile {
         synced.map_err(|source| Error::io(IoOp::Sync, &self.path, source))
     }
 
-    /// Syncs a directory: all of it, since a name added to it is not data to every filesystem.
+    /// Syncs a directory with `fsync`: not every filesystem counts an added name as data.
     pub fn sync_names(&self) -> Result<(), Error> {
         self.file
             .sync_all()
@@ -85,11 +85,11 @@ pub(crate) fn sync_directory_and_name(storage: &dyn Storage, path: &Path) -> Res
     sync_name(storage, path)
 }
 
-/// Makes a directory and those above it, as far as they are not there. When it returns, the names of all above it that
-/// were ever made so are durable; the directory's own is not.
+/// Creates a directory and its missing parents. On return the names of all parents are durable; the directory's own name
+/// is not.
 ///
-/// A name is made in a directory only once that directory's own name is synced, also when it was found: whoever made it
-/// may have been killed before.
+/// A name is created in a directory only after that directory's own name is synced, even if the directory existed: the
+/// process that created it may have been killed before its sync.
 pub(crate) fn create_directories(storage: &dyn Storage, path: &Path) -> Result<(), Error> {
     if let Some(parent) = path.parent().filter(|parent| *parent != Path::new("")) {
         match open_directory(storage, parent) {
@@ -121,7 +121,7 @@ fn sync_name(storage: &dyn Storage, path: &Path) -> Result<(), Error> {
     }
 }
 
-/// The same of one that was there. Where its parent may not be read, the name is none that was made by us.
+/// As [`sync_name`], for a directory that existed. Without the right to read its parent, this software did not create it.
 fn sync_found_name(storage: &dyn Storage, path: &Path) -> Result<(), Error> {
     match sync_name(storage, path) {
         Err(Error::Io {
@@ -163,7 +163,7 @@ pub(crate) fn read_up_to(
     Ok(done)
 }
 
-/// Writes a small derived file, unsynced; a reader tells half a one by its checksum.
+/// Writes a small derived file without a sync; its checksum reveals an incomplete one.
 pub(crate) fn write(storage: &dyn Storage, path: &Path, bytes: &[u8]) -> Result<(), Error> {
     open(storage, path, OpenMode::Replace)?
         .write_all_at(bytes, 0)
@@ -200,7 +200,7 @@ pub(crate) fn remove_file(storage: &dyn Storage, path: &Path) -> Result<(), Erro
     }
 }
 
-/// Removes a directory and everything in it; what somebody else removes meanwhile is fine.
+/// Removes a directory and everything in it; entries that disappear meanwhile are ignored.
 pub(crate) fn remove_tree(storage: &dyn Storage, path: &Path) -> Result<(), Error> {
     let inside = match list(storage, path) {
         Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => return Ok(()),

@@ -1,9 +1,9 @@
 //! The first failure of a data directory, and its order among the answers to commits.
 //!
-//! A failed sync is told to everybody before the one who asked for it learns of it ([`WatchedStorage`]), and no answer
-//! that was begun before is still under way then. So whoever learns of a failed sync knows that nothing is acked any more.
+//! A failed sync fails the directory before its caller gets the error ([`WatchedStorage`]), and by then no earlier answer is
+//! still being given. So a caller that sees a failed sync knows that nothing is acknowledged any more.
 //!
-//! The lock is held while an answer is given: a callback must take no lock that somebody holds who calls the log.
+//! The lock is held while an answer is given: a callback must not take a lock that is held by a caller of the log.
 use crate::io::storage::{FileOver, OpenMode, Storage, StorageFile, StorageOver};
 use crate::{Error, IoOp};
 use bascule_record::planted_bug::{self, PlantedBug};
@@ -19,12 +19,12 @@ pub(crate) struct Failure {
     pub operation: IoOp,
     /// On what.
     pub path: PathBuf,
-    /// Why, in the words of the operating system.
+    /// The text of the operating system.
     pub reason: String,
 }
 
 impl Failure {
-    /// The error for whoever asks from now on.
+    /// The error of every later request.
     pub fn to_error(&self) -> Error {
         Error::Failed {
             path: self.path.clone(),
@@ -53,14 +53,14 @@ impl From<&Error> for Failure {
     }
 }
 
-/// Is told of the failure, with a sentence.
+/// Called with the text of the failure.
 pub(crate) type Listener = Box<dyn Fn(&str) + Send + Sync>;
 
 /// Whether a directory has failed.
 #[derive(Default)]
 pub(crate) struct Health {
     failure: OnceLock<Failure>,
-    /// Held while an answer is given and while the failure is made known. One thread may do both.
+    /// Held while an answer is given and while a failure is recorded. One thread may do both.
     order: ReentrantMutex<()>,
     listener: OnceLock<Listener>,
 }
@@ -94,7 +94,7 @@ impl Health {
         answer(self.failure().map_or(Ok(()), Err));
     }
 
-    /// Sets who is told of the failure; the first one counts. A failure of before is told at once.
+    /// Sets the listener; only the first one counts. An earlier failure is reported to it immediately.
     pub fn listen(&self, listener: Listener) {
         let _order = self.order.lock();
         if let Some(failure) = self.failure() {
@@ -144,8 +144,8 @@ struct WatchedFile {
 }
 
 impl WatchedFile {
-    /// Passes the outcome of a sync on, once all know of it.
-    fn told(&self, outcome: io::Result<()>) -> io::Result<()> {
+    /// Returns the outcome of a sync, after a failure has failed the directory.
+    fn reported(&self, outcome: io::Result<()>) -> io::Result<()> {
         outcome.inspect_err(|error| {
             if planted_bug::is_active(PlantedBug::SyncErrorIgnored)
                 || planted_bug::is_active(PlantedBug::SyncRetried)
@@ -171,11 +171,11 @@ impl FileOver for WatchedFile {
     }
 
     fn sync_data(&self) -> io::Result<()> {
-        self.told(self.file.sync_data())
+        self.reported(self.file.sync_data())
     }
 
     fn forget_cached(&self, from: u64) -> io::Result<()> {
-        self.told(self.file.forget_cached(from))
+        self.reported(self.file.forget_cached(from))
     }
 
     fn drop_cached(&self, position: u64, bytes: u64) {
@@ -183,6 +183,6 @@ impl FileOver for WatchedFile {
     }
 
     fn sync_all(&self) -> io::Result<()> {
-        self.told(self.file.sync_all())
+        self.reported(self.file.sync_all())
     }
 }

@@ -1,8 +1,8 @@
 //! The files of one data directory: the storage they are in, and which sealed segments are held open.
 //!
-//! A segment is opened when it is needed. So that many segments do not use up the descriptors, at most a set number stays
-//! open; one more closes the one that was opened longest ago and not used since it was last looked at. One with unsynced
-//! writes stays open whatever the number is. Who is reading a closed one keeps it until done.
+//! A segment is opened on use. At most a set number stays open, so that many segments do not exhaust the descriptors: one
+//! more closes the file that was opened first and was not used since the last scan of the list. A file with unsynced writes
+//! stays open beyond the limit. A reader of a closed segment keeps its file until it is done.
 use crate::Error;
 use crate::io::failure::{Failure, Health, WatchedStorage};
 use crate::io::storage::Storage;
@@ -12,7 +12,7 @@ use std::fmt::Debug;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
-/// Segments held open when nothing else is said.
+/// The default limit of open segments.
 pub(crate) const OPEN_SEGMENTS: usize = 512;
 
 /// Something with a file that is opened when it is used, and may be closed while nobody uses it.
@@ -90,7 +90,7 @@ impl Files {
         self.close_surplus(&mut self.open.lock());
     }
 
-    /// A segment holds its file open from now on.
+    /// Adds a segment that holds its file open, and closes surplus ones.
     pub fn opened<F: HeldFile + 'static>(&self, segment: &Arc<F>) {
         let opened: Weak<dyn HeldFile> = Arc::<F>::downgrade(segment);
         let mut open = self.open.lock();
@@ -119,7 +119,7 @@ impl Files {
 
     fn close_surplus(&self, open: &mut VecDeque<Weak<dyn HeldFile>>) {
         let limit = self.limit.load(Ordering::Relaxed);
-        // One that was used since is passed over once: after two rounds each has been asked, and cannot be closed.
+        // A file in use is skipped once. After two passes every file was tried and none can be closed.
         let mut passes = 2 * open.len();
         while open.len() > limit && passes > 0 {
             let Some(oldest) = open.pop_front() else {

@@ -1,5 +1,5 @@
-//! Jobs run in the order they were handed in, but for those that are handed in first: by a thread, which ends when its handle is dropped and the queue is empty,
-//! or by whoever owns them.
+//! Queues of jobs, run by a thread or by the owner of the queue, in order of submission; [`JobSender::submit_first`] goes before
+//! all others. The thread ends when its handle is dropped and the queue is empty.
 use parking_lot::{Condvar, Mutex};
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -50,23 +50,23 @@ impl Worker {
         })
     }
 
-    /// A handle to hand in jobs with, which does not keep the thread alive.
+    /// A handle to submit jobs, which does not keep the thread alive.
     pub fn sender(&self) -> JobSender {
         JobSender(Arc::clone(&self.shared))
     }
 }
 
-/// Jobs that no thread runs: their owner does.
+/// Jobs that their owner runs, without a thread.
 #[derive(Default)]
 pub(crate) struct Jobs(Arc<Shared>);
 
 impl Jobs {
-    /// A handle to hand in jobs with.
+    /// A handle to submit jobs.
     pub fn sender(&self) -> JobSender {
         JobSender(Arc::clone(&self.0))
     }
 
-    /// Runs what waits, and what is handed in meanwhile. Returns whether there was anything.
+    /// Runs all queued jobs, including those submitted meanwhile. Returns whether there were any.
     pub fn run_all(&self) -> bool {
         let mut any = false;
         while let Some(job) = self.0.next() {
@@ -78,7 +78,7 @@ impl Jobs {
 }
 
 impl Drop for Jobs {
-    /// What was not run never will be: a job may hold whatever hands in jobs.
+    /// Drops the queued jobs: a job may hold a sender of this queue.
     fn drop(&mut self) {
         let mut queue = self.0.queue.lock();
         queue.closing = true;
@@ -88,7 +88,7 @@ impl Drop for Jobs {
     }
 }
 
-/// Hands in jobs.
+/// Submits jobs.
 #[derive(Clone)]
 pub(crate) struct JobSender(Arc<Shared>);
 
@@ -99,7 +99,7 @@ impl std::fmt::Debug for JobSender {
 }
 
 impl JobSender {
-    /// A door behind which no thread works: what is handed in is dropped.
+    /// A sender without a thread: submitted jobs are dropped.
     pub fn closed() -> Self {
         let shared = Shared::default();
         shared.queue.lock().closing = true;
@@ -111,12 +111,12 @@ impl JobSender {
         self.put(job, VecDeque::push_back);
     }
 
-    /// The same before all that waits: it must not depend on any of that.
+    /// Queues a job before all others; it must not depend on any of them.
     pub fn submit_first(&self, job: Job) {
         self.put(job, VecDeque::push_front);
     }
 
-    /// How many jobs wait.
+    /// Queued jobs.
     #[cfg(test)]
     pub fn waiting(&self) -> usize {
         self.0.queue.lock().jobs.len()
@@ -157,7 +157,7 @@ impl Shared {
     }
 }
 
-/// A job that panics is a bug of that job; the others still have to be done.
+/// Runs a job. A panic is a bug of that job and must not stop the others.
 fn run(job: Job) {
     let _ = catch_unwind(AssertUnwindSafe(job));
 }
@@ -170,12 +170,12 @@ impl Drop for Worker {
     }
 }
 
-/// Waits for a thread to end, unless it is the one that asks.
+/// Waits for a thread to end, unless it is the caller.
 pub(crate) fn join(thread: Option<JoinHandle<()>>) {
     if let Some(thread) = thread
         && thread.thread().id() != std::thread::current().id()
     {
-        // An error here is a panic that the thread could not catch; there is nobody left to tell.
+        // An error is a panic that the thread could not catch; there is no one left to report it to.
         let _ = thread.join();
     }
 }

@@ -1,11 +1,11 @@
-//! A segment's file, written ahead with zeros so that a sync has no metadata to write.
+//! Zeros behind the end of an active segment, so that a sync has no metadata to write.
 //!
-//! A sync of a file that grows must also write its size and block map; one of a file whose blocks exist already writes
-//! data only, in about half the time. So the background worker keeps the file longer than the log: chunk by chunk it writes and
-//! syncs zeros, while syncs are small enough to gain by it. The writer never waits for it: when it reaches the end of the zeros it simply goes on.
+//! A sync of a growing file also writes its size and block map; a sync of a file whose blocks exist writes data only, in
+//! about half the time. So the background worker writes and syncs zeros chunk by chunk behind the end of the log, as long as
+//! syncs are small enough to gain by it. The writer never waits for it: it may write past the zeros at any time.
 //!
-//! Locks: `ahead` guards the range being zeroed. The background worker holds it while it writes one chunk to the page cache (not
-//! while it syncs); the writer takes it only for a write that passes the zeroed end.
+//! Locks: `stopped` guards the range being zeroed. The background worker holds it while it writes one chunk to the page
+//! cache, not while it syncs; the writer takes it only for a write that passes the zeroed end.
 use crate::error::is_full;
 use crate::failpoint;
 use crate::io::disk::SyncFile;
@@ -17,31 +17,30 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// Zeros written with the preamble of a segment that a log rolls to, before anybody waits for it, bytes. The first segment of
-/// a log has none: partitions that stay empty take no space.
+/// Zeros written with the preamble of a segment that a log rolls to, bytes. The first segment of a log has none: partitions
+/// that stay empty take no space.
 pub(crate) const FIRST_ZEROS: usize = 256 << 10;
-/// Zeros written and synced at a time. An ack's sync that meets one of these waits for it too, so it is small.
+/// Zeros written and synced at a time. The sync of an ack may wait for one chunk, so it is small.
 const CHUNK: usize = 512 << 10;
-/// Mean size of a sync from which on zeros cost more than they save: they double what is written, and a large sync hardly
-/// notices that it must write a block map too. Measured at 1 KiB a record, 512 in flight: 0.17 M/s with zeros, 0.27 M/s
+/// Mean size of a sync from which on zeros cost more than they save: they double the bytes written, and a block map adds
+/// little to a large sync. Measured at 1 KiB a record, 512 in flight: 0.17 M/s with zeros, 0.27 M/s
 /// without; at 256 B, 64 in flight: 46 k/s with, 37 k/s without.
 const LARGE_SYNC: u64 = 96 << 10;
 static ZEROS: [u8; CHUNK] = [0; CHUNK];
-/// Zeros written by one call. Linux keeps what one write brought as one piece of the page cache, and each later write into
-/// that piece costs by the piece's size.
+/// Zeros written by one call. Linux keeps the pages of one write as one folio, and each later write into that folio costs by
+/// its size.
 pub(crate) const PIECE: usize = 16 << 10;
 
 /// The largest block of a filesystem, and the one that most have, bytes.
 const LARGEST_BLOCK: u64 = 64 << 10;
 const USUAL_BLOCK: u64 = 4096;
 
-/// Overwrites with zeros, durably, what a filesystem may hold in the last block of a file behind its end. Returns the
-/// new length.
+/// Overwrites with zeros, durably, the bytes that the filesystem may hold in the last block of a file behind its end.
+/// Returns the new length.
 ///
-/// A block that was written before a power cut keeps its bytes although the length that would have shown them is lost.
-/// When the file then grows in the next life, and that life loses its power before the same block is written again, the
-/// bytes are back: a batch of the life before the last, whole and linked to its predecessor. Seen on xfs, and shown to be
-/// possible on ext4, by the power-cut rig.
+/// A block that was written before a power cut keeps its bytes even if the new length was lost. If the file grows in the
+/// next run, and the power fails again before that block is rewritten, the old bytes reappear: a batch of an earlier run,
+/// whole and linked to its predecessor. The power-cut rig met this on xfs and showed it to be possible on ext4.
 pub(crate) fn cover_last_block(file: &dyn StorageFile, end: u64) -> io::Result<u64> {
     let cover = |block: u64| {
         let covered = end.next_multiple_of(block);
@@ -49,7 +48,7 @@ pub(crate) fn cover_last_block(file: &dyn StorageFile, end: u64) -> io::Result<u
         file.write_all_at(zeros, end).map(|()| covered)
     };
     let covered = cover(LARGEST_BLOCK).or_else(|error| {
-        // No room for a new block: the last one of the file is there already.
+        // No space for a new block; the last block of the file is allocated already.
         let full = is_full(&error);
         if full { cover(USUAL_BLOCK) } else { Err(error) }
     })?;
@@ -63,10 +62,10 @@ pub(crate) struct Preallocation {
     /// Everything between the end of what is written and this position is zeros.
     zeroed_to: AtomicU64,
     stopped: Mutex<Stopped>,
-    /// The block that holds the end has to be covered before anything is written behind it ([`cover_last_block`]).
+    /// The last block has to be covered before the next write ([`cover_last_block`]).
     bare: AtomicBool,
     busy: AtomicBool,
-    /// Where the last sync that was asked for ends, and how many bytes such a sync has had of late.
+    /// End of the last requested sync, and the moving average of the bytes in one.
     asked_to: AtomicU64,
     sync_bytes: AtomicU64,
 }
@@ -87,13 +86,13 @@ impl Preallocation {
         })
     }
 
-    /// Recovery found the segment without a batch and left it as it is: the first write covers its last block.
+    /// Makes the first write cover the last block: recovery found the segment without a batch and left it as it was.
     pub fn cover_at_first_write(&self) {
         self.bare.store(true, Ordering::Release);
     }
 
-    /// Writes to the page cache. A write that passes the zeros has more of them written first, up to the next multiple of
-    /// `stride`; 0: none. Small writes into pages that are there cost half of those that each bring new ones.
+    /// Writes to the page cache. A write that passes the zeros first writes zeros up to the next multiple of `stride`; 0 = none.
+    /// A small write into existing pages costs half of one that allocates pages.
     pub fn write(
         &self,
         file: &SyncFile,
@@ -117,7 +116,7 @@ impl Preallocation {
             let zeros = ZEROS.get(..(to - from) as usize).unwrap_or_default();
             match file.file.write_all_at(zeros, from) {
                 Ok(()) => end = from + zeros.len() as u64,
-                // There may be room for the bytes.
+                // There may be space for the batch itself.
                 Err(error) if is_full(&error) => {}
                 Err(error) => return Err(error),
             }
@@ -129,15 +128,15 @@ impl Preallocation {
         result
     }
 
-    /// Takes note of a sync asked for, of everything up to `end`.
-    pub fn asked(&self, end: u64) {
+    /// Records that a sync up to `end` was requested.
+    pub fn sync_requested(&self, end: u64) {
         let bytes = end.saturating_sub(self.asked_to.swap(end, Ordering::Relaxed));
         let mean = self.sync_bytes.load(Ordering::Relaxed);
         self.sync_bytes
             .store((7 * mean + bytes) / 8, Ordering::Relaxed);
     }
 
-    /// Takes back what a failed write may have left behind `end`, and with it the zeros.
+    /// Truncates the file to `end` after a failed write; the zeros go too.
     pub fn cut(&self, file: &SyncFile, end: u64) -> io::Result<()> {
         let _guard = self.stopped.lock();
         file.file.set_len(end)?;
@@ -145,12 +144,12 @@ impl Preallocation {
         Ok(())
     }
 
-    /// Ends the writing of zeros for good.
+    /// Stops writing zeros.
     pub fn stop(&self) {
         *self.stopped.lock() = true;
     }
 
-    /// Ends the writing of zeros for good and takes back those behind `end`.
+    /// Stops writing zeros and truncates the file to `end`.
     pub fn finish(&self, file: &SyncFile, end: u64) -> io::Result<()> {
         let mut stopped = self.stopped.lock();
         *stopped = true;
@@ -174,11 +173,11 @@ impl Preallocation {
         (!enough && !self.busy.swap(true, Ordering::Relaxed)).then_some(target)
     }
 
-    /// Writes and syncs zeros up to `target`, for as long as they are `wanted`. Without space or descriptors there are none,
-    /// which costs time only: the writer will report it itself.
+    /// Writes and syncs zeros up to `target`, as long as `wanted` returns `true`. Without a descriptor it writes none, which costs
+    /// time only.
     ///
-    /// The kernel reports a failed write-back once per descriptor. So this syncs one of its own: on the one that acks are
-    /// synced by, it could take the failure away from a sync that runs at the same moment and would then succeed.
+    /// The kernel reports a failed write-back once per descriptor. So this syncs a descriptor of its own: on the descriptor of
+    /// the acks it could consume the failure, and the sync of an ack would succeed.
     pub fn zero_to(
         &self,
         storage: &dyn Storage,

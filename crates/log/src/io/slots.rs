@@ -1,22 +1,22 @@
-//! Two slots of a small file, of which whatever a power cut tears leaves one.
+//! A small file of two slots, one of which survives a torn write.
 //!
-//! Slot 0 lies at position 0, slot 1 at 4,096, so that no single block holds both. Each has a sequence number and ends with a
-//! checksum. The valid slot with the higher number counts; an unreadable slot is as if it were absent. The slot that was
-//! synced last is never the one that is written.
+//! Slot 0 lies at position 0, slot 1 at 4,096, so that no block holds both. Each has a sequence number and ends with a
+//! checksum. The valid slot with the higher number counts; an invalid slot counts as absent. A write never goes to the slot
+//! that was synced last.
 use crate::io::disk::read_up_to;
 use crate::io::storage::StorageFile;
 use std::io;
 
 /// Where slot 1 lies, bytes.
 pub(crate) const SLOT_DISTANCE: u64 = 4096;
-/// The slot of the first writing ever.
+/// The slot of the first write.
 pub(crate) const FIRST_SLOT: u64 = 1;
 
-/// What the two slots say.
+/// The content of the two slots.
 pub(crate) struct Slots<T> {
     /// The newer valid slot.
     pub last: Option<T>,
-    /// A slot that was written does not check.
+    /// A slot that was written fails its checksum.
     pub is_damaged: bool,
     /// Sequence number of the newer valid one, 0 = none.
     pub sequence: u64,
@@ -28,7 +28,7 @@ impl<T> Slots<T> {
     /// `parse`: sequence number and content of a slot of so many bytes; `None` when it does not count.
     ///
     /// # Errors
-    /// Those of the storage. An error is not an answer: what one slot tells alone may be long over.
+    /// Those of the storage: one slot alone may be out of date.
     pub fn read<const BYTES: usize>(
         file: &dyn StorageFile,
         parse: impl Fn(&[u8]) -> Option<(u64, T)>,
@@ -43,7 +43,7 @@ impl<T> Slots<T> {
         let newest = valid_slots.max_by_key(|(_, (sequence, _))| *sequence);
         let sequence = newest.as_ref().map_or(0, |(_, (sequence, _))| *sequence);
         let [first, second] = bytes.map(|bytes| bytes.iter().all(|byte| *byte == 0));
-        // The first one ever stands alone; all others have the one before beside them.
+        // After the first write one slot is valid; after every later one both are.
         let is_damaged = match valid {
             2 => false,
             1 => sequence > 1 || !first,
@@ -58,7 +58,7 @@ impl<T> Slots<T> {
     }
 }
 
-/// Gives both slots their blocks, so that a full disk does not keep one from being written.
+/// Allocates the blocks of both slots, so that a full disk cannot prevent a write.
 pub(crate) fn reserve(file: &dyn StorageFile, slot_bytes: usize) -> io::Result<()> {
     let whole = SLOT_DISTANCE + slot_bytes as u64;
     let len = file.len()?;

@@ -1,8 +1,8 @@
-//! The door to files: everything this crate reads or writes goes through [`Storage`] and [`StorageFile`].
+//! Access to files: everything this crate reads or writes goes through [`Storage`] and [`StorageFile`].
 //!
-//! [`OsStorage`] is the operating system. Tests and the simulator bring their own, which fail, lose power or lie as told.
-//! Errors are those of the operating system: callers tell a full disk, a lack of descriptors and everything else apart
-//! by them. An implementation is used by several threads at once and must not panic.
+//! [`OsStorage`] is the operating system. Tests and the simulator bring implementations that fail, lose power or lie on demand.
+//! Errors are those of the operating system: callers distinguish a full disk, a lack of descriptors and other failures by
+//! them. An implementation is used by several threads at once and must not panic.
 use std::fmt::Debug;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, IoSliceMut};
@@ -18,9 +18,9 @@ pub enum OpenMode {
     Read,
     /// An existing file, for reading and writing.
     ReadWrite,
-    /// For reading and writing; made when it is not there, and kept as it is when it is.
+    /// For reading and writing; created if missing, otherwise unchanged.
     Create,
-    /// For reading and writing; made when it is not there, and emptied when it is.
+    /// For reading and writing; created if missing, otherwise truncated to 0.
     Replace,
     /// An existing directory, to be synced by [`StorageFile::sync_all`].
     Directory,
@@ -31,11 +31,10 @@ pub trait Storage: Debug + Send + Sync {
     /// Opens a file or a directory.
     ///
     /// # Errors
-    /// [`io::ErrorKind::NotFound`] when it is not there and is not to be made; the operating system's.
+    /// [`io::ErrorKind::NotFound`] when it is missing and the mode does not create it; the operating system's.
     fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn StorageFile>>;
 
-    /// Gives a file or directory another name; what had that name before is gone. Atomic, durable only after the
-    /// directory was synced.
+    /// Renames a file or directory, replacing a file of that name. Atomic; durable only after a sync of the directory.
     ///
     /// # Errors
     /// The operating system's.
@@ -47,7 +46,7 @@ pub trait Storage: Debug + Send + Sync {
     /// [`io::ErrorKind::NotFound`], [`io::ErrorKind::IsADirectory`]; the operating system's.
     fn remove_file(&self, path: &Path) -> io::Result<()>;
 
-    /// Makes one directory; its parent must be there.
+    /// Creates one directory; its parent must exist.
     ///
     /// # Errors
     /// [`io::ErrorKind::AlreadyExists`], [`io::ErrorKind::NotFound`]; the operating system's.
@@ -59,13 +58,13 @@ pub trait Storage: Debug + Send + Sync {
     /// The operating system's.
     fn remove_directory(&self, path: &Path) -> io::Result<()>;
 
-    /// The paths in a directory, each with the directory's in front, in any order.
+    /// The paths of the entries of a directory, in any order.
     ///
     /// # Errors
     /// [`io::ErrorKind::NotFound`]; the operating system's.
     fn list(&self, path: &Path) -> io::Result<Vec<PathBuf>>;
 
-    /// Space left on the filesystem of a path that is there, bytes; nobody keeps it free.
+    /// Free space on the filesystem of an existing path, bytes.
     ///
     /// # Errors
     /// The operating system's.
@@ -82,8 +81,8 @@ pub trait Storage: Debug + Send + Sync {
             })
     }
 
-    /// Time since some moment of this process, ns: never goes back and does not follow the time of day. For how long
-    /// removed files are kept, and segments before retention may take them.
+    /// Monotonic time since a moment of this process, ns; independent of the time of day. Measures how long removed files are
+    /// kept, and how long segments are protected from retention.
     fn monotonic_ns(&self) -> i64 {
         static BEGAN: OnceLock<Instant> = OnceLock::new();
         let elapsed = BEGAN.get_or_init(Instant::now).elapsed();
@@ -132,11 +131,11 @@ pub trait StorageFile: Debug + Send + Sync {
     /// The operating system's. Afterwards nothing is known of what was written since the last success.
     fn sync_data(&self) -> io::Result<()>;
 
-    /// Makes the data durable, then forgets what of it is in memory behind position `from`, so that the next read shows what
-    /// the disk holds there.
+    /// Makes the data durable, then drops the page cache from position `from` on, so that the next read returns what the disk
+    /// holds.
     ///
-    /// After a failed write the operating system may keep showing what never reached the disk, also to the next
-    /// process. Recovery, which decides what the log is, must not build on that.
+    /// After a failed write the page cache may show bytes that never reached the disk, even to the next process. Recovery must
+    /// not rely on them.
     ///
     /// # Errors
     /// As [`StorageFile::sync_data`].
@@ -145,7 +144,7 @@ pub trait StorageFile: Debug + Send + Sync {
         self.sync_data()
     }
 
-    /// Tells the system that bytes read just now will not be read again soon: they need not stay in memory.
+    /// Hints that bytes just read will not be read again soon and need not stay in the page cache.
     fn drop_cached(&self, _position: u64, _bytes: u64) {}
 
     /// As [`StorageFile::sync_data`], with all that is known of the file; for a directory, its names.
@@ -155,11 +154,11 @@ pub trait StorageFile: Debug + Send + Sync {
     fn sync_all(&self) -> io::Result<()>;
 }
 
-/// A file over another one: it says what is different, everything else is done below. The methods are those of
-/// [`StorageFile`], which it is by this; those that have a default there go by this one's own reads and syncs.
+/// A [`StorageFile`] over another one: it overrides some methods and delegates the rest. Methods with a default in
+/// [`StorageFile`] use this file's own reads and syncs.
 #[allow(clippy::missing_errors_doc, clippy::len_without_is_empty)] // as there
 pub trait FileOver: Debug + Send + Sync {
-    /// What does the rest.
+    /// Where the other methods are delegated to.
     fn below(&self) -> &dyn StorageFile;
 
     /// As [`StorageFile::read_at`].
@@ -244,11 +243,10 @@ impl<F: FileOver> StorageFile for F {
     }
 }
 
-/// A storage over another one: it says what is different, everything else is done below. The methods are those of
-/// [`Storage`], which it is by this.
-#[allow(clippy::missing_errors_doc)] // they are told there
+/// A [`Storage`] over another one: it overrides some methods and delegates the rest.
+#[allow(clippy::missing_errors_doc)] // as there
 pub trait StorageOver: Debug + Send + Sync {
-    /// What does the rest.
+    /// Where the other methods are delegated to.
     fn below(&self) -> &dyn Storage {
         &OsStorage
     }

@@ -8,9 +8,9 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 impl Log {
-    /// Writes the checkpoint (high watermark, log start, durable point), and now and then the index snapshot from which the next
-    /// recovery begins. Never on the path of an ack: the background worker does it, after the return. In class `memory` it has the
-    /// data synced first.
+    /// Submits the writing of the checkpoint (high watermark, log start, durable point) and, when due, of the index snapshot at
+    /// which the next recovery begins. The background worker writes both after the return; in class `memory` it syncs the data
+    /// first.
     ///
     /// # Errors
     /// [`Error::Failed`] when the directory has failed.
@@ -27,7 +27,7 @@ impl Log {
         Ok(())
     }
 
-    /// Writes what is true when it runs.
+    /// A job that writes the state of the moment when it runs.
     pub(super) fn checkpoint_job(&self, candidate: Option<Arc<Candidate>>) -> Job {
         let (shared, files) = (Arc::clone(&self.shared), Arc::clone(self.committer.files()));
         let checkpoint = Arc::clone(&self.checkpoint);
@@ -49,8 +49,7 @@ impl Log {
         })
     }
 
-    /// Whether another [`Log::checkpoint`] would shorten the next recovery although nothing may have been appended since
-    /// the last one.
+    /// Whether another [`Log::checkpoint`] would shorten the next recovery, even if nothing was appended since the last one.
     pub fn has_more_to_snapshot(&self) -> bool {
         let bytes_since = self.noted.bytes_since(&self.active);
         let may_note =
@@ -58,19 +57,19 @@ impl Log {
         self.noted.pending.is_some() || may_note
     }
 
-    /// An index snapshot is worth its writing behind so many bytes: it is as large as a 4,096th of the segment before it, and
-    /// the producers.
+    /// Bytes of batches after which an index snapshot is due: its size is a 4,096th of the segment before it, plus the
+    /// producers.
     fn snapshot_interval(&self) -> u64 {
         let most = self.options.segment_bytes / 256;
         most.max(16 * self.producers.len() as u64 * PRODUCER_BYTES)
     }
 
-    /// The same when nothing is appended any more.
+    /// As [`Log::snapshot_interval`], for a log without new appends.
     fn least_interval(&self) -> u64 {
         self.snapshot_interval().min(INDEX_INTERVAL)
     }
 
-    /// What a checkpoint written now should try to make the index snapshot.
+    /// The candidate for an index snapshot to write with the next checkpoint.
     pub(crate) fn candidate(&mut self) -> Option<Arc<Candidate>> {
         let is_new = |candidate: &Arc<Candidate>| {
             Arc::ptr_eq(&candidate.segment, &self.active) && !candidate.is_written()

@@ -1,4 +1,4 @@
-//! The end of an open log: closed, deleted, or waited for.
+//! Closing and deleting a log.
 use crate::commit::group_committer::SyncRequest;
 use crate::failpoint;
 use crate::io::{disk, file_names};
@@ -10,12 +10,12 @@ impl Log {
     /// Syncs, writes a clean checkpoint and closes; readers get [`crate::ReadError::Closed`]. Blocks.
     ///
     /// # Errors
-    /// [`Error::Failed`] when the directory has failed before; [`Error::Io`]. Either way the log is closed, and the next
-    /// open recovers it.
+    /// [`Error::Failed`] when the directory has failed before; [`Error::Io`]. The log is closed in any case, and the next open
+    /// recovers it.
     pub fn close(mut self) -> Result<(), Error> {
         self.compacting.cancel();
         self.settle();
-        // Also what failed just now: the failure has been told once, a sync after it would prove nothing.
+        // Checks failures of this moment too: a sync after a failed one proves nothing.
         self.committer.check_usable()?;
         self.write_end()
             .inspect_err(|error| self.committer.files().fail_if_fatal(error))
@@ -52,10 +52,10 @@ impl Log {
         checkpoint.sync(storage)
     }
 
-    /// Renames the directory to a marked name, syncs the parent; the files are unlinked by [`crate::DeletedLogs`].
+    /// Renames the directory to a deleted name and syncs the parent; [`crate::DeletedLogs`] unlinks the files.
     ///
     /// # Errors
-    /// [`Error::Io`]; then the log is closed but still there.
+    /// [`Error::Io`]; then the log is closed but not deleted.
     pub fn delete(self) -> Result<(), Error> {
         self.shared.close();
         self.compacting.cancel();
@@ -72,7 +72,7 @@ impl Log {
         mark().inspect_err(|error| self.committer.files().fail_if_fatal(error))
     }
 
-    /// Waits until both threads have done what this log asked for. The committer first: its answers may ask the background worker.
+    /// Waits until both threads have served this log. The committer first, because its answers may submit background jobs.
     pub(crate) fn settle(&self) {
         if self.committer.is_stepped() {
             while self.committer.step() {}
@@ -85,12 +85,12 @@ impl Log {
             also: None,
             range: None,
             directory: None,
-            // The receiver waits below; here and for the background worker.
+            // The receiver waits below.
             answer: Box::new(move |_| {
                 let _ = done.send(());
             }),
         });
-        // An error means that no thread is left to do anything.
+        // An error means that no thread is left.
         let _ = settled.recv();
         self.background.submit(Box::new(move || {
             let _ = last.send(());

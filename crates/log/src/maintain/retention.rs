@@ -1,9 +1,9 @@
 //! Removal of whole segments from the start of a log, and of logs.
 //!
-//! In this order: the log start moves for readers; the segment that is then the first is synced, since it alone tells how
-//! late the removed records were; the checkpoint with the log start is synced; the files get marked names; the directory is
-//! synced; after a grace period the files are unlinked. A crash between any two of these leaves a state
-//! from which the next open goes on. All but the first is done by the background worker.
+//! Steps, in this order: the log start moves for readers; the new first segment is synced, because its preamble alone has the
+//! latest time of the removed records; the checkpoint with the log start is synced; the files are renamed to deleted names;
+//! the directory is synced; after a grace period the files are unlinked. After a crash between two steps the next open
+//! continues. The background worker does all steps but the first.
 use crate::failpoint;
 use crate::io::disk::{self, SyncFile};
 use crate::io::file_names;
@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// How long removed segments stay recoverable under their marked names, ns of monotonic time.
+/// Grace period of removed segments under their deleted names, ns of monotonic time.
 const GRACE_NS: i64 = 60_000_000_000;
 
 impl Log {
@@ -26,15 +26,14 @@ impl Log {
         self.removed
     }
 
-    /// Rolls when due by age or size and then does nothing else (the next call removes); otherwise removes whole sealed
-    /// segments by `retention`, oldest first, and leading ones in which compaction left nothing. Returns the log start
-    /// offset.
+    /// Rolls if due by age or size, and then does nothing else. Otherwise removes whole sealed segments by `retention`, oldest
+    /// first, and leading ones that compaction emptied. Returns the log start offset.
     ///
     /// `now_ns`: a time of day that is not ahead of the true one (see [`crate::ClockGuard`]).
     ///
-    /// Only segments wholly below the high watermark go, never the active one, and none before [`Retention::min_age_ns`].
-    /// Their files stay for a minute under marked names, over a reopening too. The removal on disk happens after the
-    /// return, on the background worker's thread.
+    /// Removes only segments wholly below the high watermark, never the active one, and none before [`Retention::min_age_ns`].
+    /// Their files stay for a minute under deleted names, also across a restart. The removal on disk happens after the return,
+    /// in the background worker.
     ///
     /// # Errors
     /// [`Error::Failed`] when the directory has failed; [`Error::Io`] when rolling failed, and then the log refuses writes.
@@ -56,8 +55,8 @@ impl Log {
         Ok(self.shared.log_start())
     }
 
-    /// Takes the first `count` segments out of the list and has their files removed. `moved`: the log start has moved
-    /// without that, and the checkpoint is to say so.
+    /// Removes the first `count` segments from the list and submits the removal of their files. `moved`: the log start has moved
+    /// independently, so the checkpoint is written even without removed segments.
     pub(crate) fn remove_first(&mut self, count: usize, now_ns: i64, moved: bool) {
         let segments = self.shared.segments();
         let (removed, kept) = segments.split_at(count.min(segments.len()));
@@ -93,7 +92,7 @@ impl Log {
             if files.failure().is_some() {
                 return;
             }
-            // With what an earlier job had no space or descriptors for.
+            // Includes segments that an earlier job failed to remove for lack of space or descriptors.
             let removed = {
                 let mut deletes = shared.pending_deletes.lock();
                 deletes.expired.extend(removed);
@@ -141,16 +140,16 @@ impl Log {
     }
 }
 
-/// Logs that [`Log::delete`] marked and whose files wait for their grace period. Times are monotonic: a clock that is set
-/// forward shortens no grace. A log that an earlier run marked waits from when this value first finds it.
+/// Logs that [`Log::delete`] marked and whose files wait for their grace period. Times are monotonic, so that setting the
+/// clock shortens no grace period. The period of a log that an earlier run marked begins when this value first finds it.
 #[derive(Debug, Default)]
 pub struct DeletedLogs {
-    /// Since when each marked directory waits here, ns.
+    /// When each marked directory was first found, ns.
     since: HashMap<PathBuf, i64>,
 }
 
 impl DeletedLogs {
-    /// Removes the directories in `parent`, which is `<data>/partitions`, that have waited for `grace_ns`. Returns how many.
+    /// Removes the marked directories in `parent`, which is `<data>/partitions`, that have waited for `grace_ns`. Returns how many.
     ///
     /// # Errors
     /// [`Error::Io`] naming the first one that could not be removed; those before it are gone.
@@ -185,7 +184,7 @@ impl DeletedLogs {
         Ok(removed)
     }
 
-    /// Removes what was marked of one log, whose directory in `parent` had this name, without its grace period.
+    /// Removes the marked directories of one log, named `name` in `parent`, without a grace period.
     ///
     /// # Errors
     /// As [`DeletedLogs::sweep`].
@@ -203,13 +202,13 @@ impl DeletedLogs {
     }
 }
 
-/// The kernel tells a failed write-back once per descriptor: on the one that acks are synced by it would be taken away
-/// from them.
+/// Syncs a descriptor of its own: the kernel reports a failed write-back once per descriptor, and on that of the acks this sync
+/// could consume it.
 fn sync_by_own_descriptor(storage: &dyn Storage, path: &Path) -> Result<(), Error> {
     SyncFile::open(storage, path, OpenMode::ReadWrite)?.sync()
 }
 
-/// The same for segments taken out of the list, each with the time of its mark; some may have theirs from an earlier try.
+/// Marks segments that left the list, each with its time; an earlier attempt may have marked some of them.
 fn mark_expired(
     storage: &dyn Storage,
     directory: &Path,
@@ -227,7 +226,7 @@ fn mark_expired(
     disk::sync_directory(storage, directory)
 }
 
-/// Unlinks what was marked long enough ago, and lets go of the files of segments that are gone as long.
+/// Unlinks files whose grace period is over, and releases the files of segments that left the list as long ago.
 fn sweep(
     storage: &dyn Storage,
     directory: &Path,
@@ -252,21 +251,20 @@ fn sweep(
     Ok(())
 }
 
-/// What no limit of retention overrules.
+/// Bounds that override the limits of retention.
 struct Removable {
     /// End of committed records.
     committed: u64,
-    /// Segments held since then may go: monotonic, ns, inclusive.
+    /// Segments held since this monotonic time or longer may be removed, ns.
     held_before: i64,
     /// Monotonic time now, ns.
     monotonic_ns: i64,
 }
 
-/// How many segments from the start go (liftbridge §5.5): by age those whose last record is older, or, when
-/// nobody knows any more how late the last ones were, those that were held for that long; by
-/// records and bytes, counted from the newest back with the active one included, the first that makes the sum exceed
-/// the limit and all older ones, but for the newest with records. Never the active one, never one that is not wholly
-/// committed or too young.
+/// How many segments from the start are removed (liftbridge §5.5). By age: those whose last record is older or, if the time of
+/// the last record is unknown, those held for that long. By records and bytes: counted from the newest back, including
+/// the active one, the first segment that makes the sum exceed the limit and all older ones, except the newest segment with
+/// records. Never the active segment, and never one that is not wholly committed or too young.
 fn expired(
     segments: &[Arc<Segment>],
     retention: &Retention,
@@ -302,8 +300,8 @@ fn expired(
     count.min(removable)
 }
 
-/// How many segments lie beyond `limit`, counted from the newest back; 0 = no limit. The newest that holds anything does
-/// not: a limit below the size of one segment is no wish to keep nothing.
+/// How many segments exceed `limit`, counted from the newest back; 0 = no limit. The newest segment with records never does: a
+/// limit below the size of one segment does not empty the log.
 fn beyond(segments: &[Arc<Segment>], limit: u64, size: impl Fn(&Segment) -> u64) -> usize {
     if limit == 0 {
         return 0;
@@ -325,7 +323,7 @@ mod tests {
     use crate::{GroupCommitter, LogId, LogOptions};
 
     #[test]
-    fn a_log_that_is_looked_after_more_often_than_its_directory_is_swept_waits_once() {
+    fn a_log_that_is_maintained_more_often_than_its_directory_is_swept_queues_one_sweep() {
         let home = tempfile::tempdir().unwrap();
         let committer = GroupCommitter::stepped(Arc::new(OsStorage));
         let identity = LogId {

@@ -1,6 +1,6 @@
-//! The later life of a log: rolling, checkpoints, the end. Removal from its start is in `retention`.
+//! Rolling: the active segment is sealed and the next one begins.
 //!
-//! What acks must not wait for is done by the background worker, in the order in which it was asked for.
+//! The background worker writes what acks must not wait for, in order of submission.
 use crate::commit::group_committer::SyncRequest;
 use crate::failpoint;
 use crate::io::disk::{self, SyncFile};
@@ -13,15 +13,15 @@ use crate::{Durability, Error, IoOp, Log};
 use bascule_record::planted_bug::{self, PlantedBug};
 use std::sync::Arc;
 
-/// A segment is sealed before its relative offsets could leave 32 bits.
+/// A segment is sealed before its relative offsets exceed 32 bits.
 const MAX_SPAN: u64 = 1 << 31;
 
-/// A segment to roll to, and what the roll has to sync.
+/// The next segment, and the files that the roll has to sync.
 pub(crate) struct Next {
     directory: Arc<SyncFile>,
-    /// The file of the active segment, which is sealed then.
+    /// The file of the active segment, which is sealed by the roll.
     sealed: Arc<SyncFile>,
-    /// The new one.
+    /// The next segment.
     pub segment: Arc<Segment>,
     preallocation: Arc<Preallocation>,
 }
@@ -38,13 +38,13 @@ impl Log {
             || (age > 0 && first != NO_TIME && now_ns.saturating_sub(first) >= age)
     }
 
-    /// Seals the active segment and opens the next. A lack of space or descriptors only postpones it: the append that
-    /// follows is tried on the old one.
+    /// Seals the active segment and begins the next. A lack of space or descriptors only postpones the roll: the next append goes
+    /// to the old segment.
     pub(crate) fn roll(&mut self, now_ns: i64) -> Result<(), Error> {
         self.roll_to(self.shared.log_end(), now_ns, FIRST_ZEROS as u64)
     }
 
-    /// The same; the next segment begins at `base_offset`, which is not below the log end, and has `zeros` bytes of zeros.
+    /// As [`Log::roll`]; the next segment begins at `base_offset`, at least the log end, with `zeros` bytes of zeros.
     pub(crate) fn roll_to(
         &mut self,
         base_offset: u64,
@@ -57,7 +57,7 @@ impl Log {
         }
     }
 
-    /// Creates the segment to roll to, in the page cache; `None` without space or descriptors. Nothing else has changed.
+    /// Creates the next segment in the page cache, and changes nothing else; `None` for a lack of space or descriptors.
     pub(crate) fn next_segment(
         &self,
         base_offset: u64,
@@ -98,7 +98,7 @@ impl Log {
         }
     }
 
-    /// Seals the active segment and goes on in the next. An error fails the directory.
+    /// Seals the active segment and continues in the next. An error fails the directory.
     pub(crate) fn continue_in(&mut self, next: Next, now_ns: i64) -> Result<(), Error> {
         let Next {
             directory,
@@ -132,7 +132,7 @@ impl Log {
         Ok(())
     }
 
-    /// The sealed file, the new one and its name become durable before any later commit is answered.
+    /// Makes the sealed file, the new one and its name durable before any later commit is answered.
     fn sync_roll(&self, files: [Arc<SyncFile>; 2], directory: Arc<SyncFile>) {
         if self.options.durability == Durability::Memory {
             self.sync_lazily(files.to_vec(), Some(directory), self.active.base_offset);
@@ -159,8 +159,8 @@ impl Log {
         });
     }
 
-    /// Class `memory`: nobody waits for the sync, and it may have a whole segment to write. So the background worker does it, and
-    /// the acks of other partitions do not wait behind it.
+    /// Syncs in the background worker, for class `memory`: no ack waits for it, and a sync of a whole segment would delay the acks
+    /// of other partitions.
     pub(super) fn sync_lazily(
         &self,
         targets: Vec<Arc<SyncFile>>,
@@ -185,8 +185,8 @@ impl Log {
         }));
     }
 
-    /// Has the sealed segment's index and the producers at the start of the new one written. Both can be rebuilt, so a
-    /// lack of space only costs time at the next open; half a file does not pass its checksum.
+    /// Submits the writing of the sealed segment's index and of the `producers` file. Both can be rebuilt, so a lack of space costs
+    /// time at the next open only; an incomplete file fails its checksum.
     fn describe_sealed(&self, sealed: Arc<Segment>) {
         let (chain, epoch, identity) = (self.chain, self.epochs.last(), self.shared.identity);
         let producers = self.producers.to_bytes(identity, self.active.base_offset);

@@ -1,19 +1,19 @@
-//! Removal of everything below an offset, on request.
+//! Trim: removes everything below an offset, on request.
 use crate::state::checkpoint::Checkpoint;
 use crate::{Error, Log};
 
 impl Log {
-    /// Moves the log start to `before`: readers see nothing below it any more, and segments wholly below it are removed
-    /// as by retention, whatever their age. Returns the log start, at most the high watermark. Idempotent; never goes back.
+    /// Moves the log start to `before`: readers see nothing below it, and segments wholly below it are removed as by retention,
+    /// whatever their age. Returns the log start, at most the high watermark. Idempotent; never moves back.
     ///
-    /// A `before` beyond the log end says that records were lost which somebody knows to be trimmed: the log goes on at
-    /// `before`, so that no offset is used for another record.
+    /// A `before` beyond the log end means that trimmed records were lost: the log continues at `before`, so that no offset is
+    /// used twice.
     ///
-    /// What it hides of a segment that is not synced yet may be seen again after a crash.
+    /// Hidden records of a segment that is not synced yet may reappear after a crash.
     ///
     /// # Errors
-    /// [`Error::Failed`]; [`Error::Full`], or [`Error::Io`] for a lack of descriptors: nothing changed, and while the log ends
-    /// below `before` nothing may be appended before a later trim went well; any other [`Error::Io`]: the log refuses writes.
+    /// [`Error::Failed`]. [`Error::Full`], or [`Error::Io`] for a lack of descriptors: nothing changed; while the log ends below
+    /// `before`, append nothing until a later trim succeeds. Any other [`Error::Io`]: the log refuses writes.
     pub fn trim(&mut self, before: u64, now_ns: i64) -> Result<u64, Error> {
         self.committer.check_usable()?;
         let end = self.shared.log_end();
@@ -26,7 +26,7 @@ impl Log {
         if before > self.shared.log_start() || before > end {
             self.shared.raise_log_start(before);
             let segments = self.shared.segments();
-            // By where the next one begins: what is lost at the end of a segment goes with it.
+            // By the base offset of the next one: lost offsets at the end of a segment go with it.
             let count = segments
                 .iter()
                 .skip(1)
@@ -37,8 +37,8 @@ impl Log {
         Ok(self.shared.log_start())
     }
 
-    /// Goes on at an offset beyond the log end. What may find no space or descriptor comes first: the ends move only when
-    /// nothing is left but what fails the directory.
+    /// Continues at an offset beyond the log end. Steps that may lack space or descriptors come first: the ends move only when
+    /// the remaining steps can fail with the directory alone.
     fn continue_at(&mut self, before: u64, now_ns: i64) -> Result<(), Error> {
         let Some(next) = self.next_segment(before, now_ns, 0)? else {
             return Err(self.full());
@@ -46,7 +46,7 @@ impl Log {
         let path = next.segment.path().to_path_buf();
         let noted = self.note_log_start(before);
         if noted.is_err() {
-            // It holds nothing: one that stays is removed by recovery.
+            // It is empty: if it stays, recovery removes it.
             let _ = self.committer.files().storage().remove_file(&path);
         }
         noted?;
@@ -57,11 +57,11 @@ impl Log {
         Ok(())
     }
 
-    /// Moves the log start to an offset beyond the log end. The checkpoint that says so is on disk before anything comes
-    /// behind the gap: otherwise recovery would end before the gap, after a crash.
+    /// Moves the log start to an offset beyond the log end. The checkpoint is synced before anything is appended behind the gap:
+    /// otherwise recovery after a crash would end before the gap.
     fn note_log_start(&self, before: u64) -> Result<(), Error> {
         let storage = self.committer.files().storage();
-        // Held until the ends have moved, so that nobody writes the old ones behind it.
+        // Held until the ends have moved, so that no job writes the old ones meanwhile.
         let mut checkpoint = self.checkpoint.lock();
         let moved = Checkpoint {
             log_start: before,
@@ -73,7 +73,7 @@ impl Log {
             .and_then(|()| checkpoint.sync(storage))
             .inspect_err(|error| self.committer.files().fail_if_fatal(error))?;
         self.shared.raise_log_start(before);
-        // Nothing below it is asked of any segment any more.
+        // No offset below it is read from a segment any more.
         self.shared.raise_settled_end(before);
         Ok(())
     }
@@ -85,12 +85,12 @@ impl Log {
     }
 
     fn roll_for_trim(&mut self, base_offset: u64, now_ns: i64) -> Result<(), Error> {
-        // It may stay empty, and then takes no space.
+        // No zeros: it may stay empty.
         self.roll_to(base_offset, now_ns, 0)?;
         if self.active.base_offset == base_offset {
             return Ok(());
         }
-        // Rolling is only put off when there is no room.
+        // A roll is only postponed for a lack of space.
         Err(self.full())
     }
 }

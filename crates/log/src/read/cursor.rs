@@ -11,29 +11,29 @@ use bytes::{Bytes, BytesMut};
 use std::io::{self, ErrorKind};
 use std::sync::Arc;
 
-/// Read at least this much while looking for the batch that holds an offset: one index interval.
+/// Minimum bytes read while seeking the batch of an offset: one index interval.
 const SEEK_BYTES: usize = 64 << 10;
 
-/// A reading position. Remembers segment and file position, so sequential reads need no look-up.
+/// A reading position. Keeps segment and file position, so sequential reads need no look-up.
 #[derive(Debug)]
 pub struct Cursor {
     shared: Arc<Shared>,
     offset: u64,
     at: Option<At>,
-    /// Where damage was met that a second look did not find; the third ends it.
+    /// Position of damage that a second read did not find; at the third attempt it counts as damage.
     doubted: Option<u64>,
-    /// The last buffer handed out; used again when nobody else holds it any more.
+    /// The last returned buffer; reused once its reader has dropped it.
     spare: Option<Bytes>,
 }
 
-/// Where the next batch begins. Its offset is at most the cursor's.
+/// Position of the next batch. Its offset is at most that of the cursor.
 #[derive(Clone, Debug)]
 struct At {
     segment: Arc<Segment>,
     place: LogPosition,
 }
 
-/// What a walk through a buffer came to.
+/// The outcome of a walk through a buffer.
 enum Walk {
     /// Batches in `[from, to)` of the buffer are to be returned.
     Batches { from: usize, to: usize },
@@ -41,21 +41,21 @@ enum Walk {
     Passed,
     /// The next batch needs that many bytes.
     Needs(usize),
-    /// The next batch is not committed, or not wanted.
+    /// The next batch is not committed, or beyond the limit.
     Nothing,
-    /// What lies at the place is not the batch that belongs there.
+    /// The batch that belongs at the position is not there.
     Damage,
 }
 
-/// What the journal has of the batch at a place.
+/// The batch at a position, as the journal has it.
 enum Unsettled {
-    /// All of it, to be returned.
+    /// The batch, to be returned.
     Batch(Bytes),
     /// It lies before the cursor.
     Passed,
-    /// It is not committed, or not wanted.
+    /// It is not committed, or beyond the limit.
     Nothing,
-    /// No such batch.
+    /// The journal does not have it.
     Missing,
 }
 
@@ -75,7 +75,7 @@ impl Cursor {
         self.offset
     }
 
-    /// Moves on to `offset`, forward only, without reading.
+    /// Moves forward to `offset` without reading; never back.
     pub fn skip_to(&mut self, offset: u64) {
         if offset > self.offset {
             self.offset = offset;
@@ -84,12 +84,12 @@ impl Cursor {
     }
 
     /// The next whole batches whose base is below `until` (exclusive; capped at the high watermark), about `max_bytes`
-    /// but at least one batch; `None` when there is nothing yet. The first batch may begin before [`Cursor::offset`]
-    /// of before the call: callers skip with `Batch::seek`. When retention removed the position, goes on at the log start.
+    /// but at least one batch; `None` when there is none yet. The first batch may begin before [`Cursor::offset`] of before the
+    /// call: callers skip with `Batch::seek`. If retention removed the position, reading continues at the log start.
     ///
     /// # Errors
-    /// See [`ReadError`]; after `WouldBlock` the cursor has not moved. After `Damaged` it has not moved either:
-    /// [`Cursor::skip_to`] the end of the range to go on.
+    /// See [`ReadError`]. After `WouldBlock` and `Damaged` the cursor has not moved; [`Cursor::skip_to`] the end of a damaged range
+    /// to continue.
     pub fn next(
         &mut self,
         until: u64,
@@ -123,7 +123,7 @@ impl Cursor {
                 Walk::Passed => wanted = max_bytes,
                 Walk::Nothing => return Ok(None),
                 Walk::Needs(bytes) if complete => wanted = bytes,
-                // Short of what the segment should have: not cached, or the file lost its end.
+                // Fewer bytes than the segment should have: not cached, or the file lost its end.
                 Walk::Needs(_) | Walk::Damage if mode == ReadMode::NoWait => {
                     return Err(ReadError::WouldBlock);
                 }
@@ -145,7 +145,7 @@ impl Cursor {
         }
     }
 
-    /// Where to read. `None`: moved to another segment, look again.
+    /// Where to read. `None`: the state has changed, try again.
     fn locate(&mut self) -> Result<Option<At>, ReadError> {
         if let Some(at) = &self.at
             && at.place.position < at.segment.end()
@@ -161,7 +161,7 @@ impl Cursor {
                 let first = segments.first().map_or(u64::MAX, |first| first.base_offset);
                 return Err(self.missing(wanted, first));
             }
-            // Retention has moved the log start since it was looked at.
+            // Retention has moved the log start meanwhile.
             return Ok(None);
         };
         let next_base = segments
@@ -198,7 +198,7 @@ impl Cursor {
         Ok(Some(at))
     }
 
-    /// The segment has no more batches although the wanted offset is committed: the rest of it is lost.
+    /// The segment has no more batches although the offset is committed: the rest of the segment is lost.
     fn past_the_end(&self, at: &At, next_base: u64) -> Result<Option<At>, ReadError> {
         let end = if next_base == u64::MAX {
             self.shared.log_end()
@@ -214,7 +214,7 @@ impl Cursor {
         }))
     }
 
-    /// Offsets [start, end) should be in a file that is not there.
+    /// The file that should hold the offsets [start, end) is missing.
     fn missing(&self, start: u64, end: u64) -> ReadError {
         let name = segment_name(start);
         self.damaged(Damage {
@@ -231,7 +231,7 @@ impl Cursor {
         ReadError::Damaged(Box::new(damage))
     }
 
-    /// Reads from the place; also says whether all was read that was asked for. `None`: the segment was removed meanwhile.
+    /// Reads from the position. Returns the bytes and whether the read was complete; `None` when the segment was removed meanwhile.
     fn fill(
         &mut self,
         at: &At,
@@ -242,7 +242,7 @@ impl Cursor {
             Ok(file) => file,
             Err(_) if self.shared.is_closed() => return Err(ReadError::Closed),
             Err(_) if !self.shared.holds(&at.segment) => {
-                // Compaction has replaced it: look again.
+                // Compaction has replaced it: try again.
                 self.at = None;
                 return Ok(None);
             }
@@ -280,7 +280,7 @@ impl Cursor {
         Ok(Some((buffer, complete)))
     }
 
-    /// An initialised buffer of `len` bytes: the last one when it is free and about that size.
+    /// An initialised buffer of `len` bytes: the last one if it is free and of about that size.
     fn buffer(&mut self, len: usize) -> BytesMut {
         if let Some(spare) = self.spare.take()
             && (len..=len.saturating_mul(2)).contains(&spare.len())
@@ -292,7 +292,7 @@ impl Cursor {
         BytesMut::zeroed(len)
     }
 
-    /// Checks the headers in the buffer, which begins at the place, and moves the cursor over what it finds.
+    /// Checks the headers in the buffer, which begins at the position, and moves the cursor over valid batches.
     fn walk(
         &mut self,
         at: &At,
@@ -337,7 +337,7 @@ impl Cursor {
                 from = to;
             }
         };
-        // What was passed need not be looked at again, whatever came after it.
+        // Passed batches need no second check, whatever follows.
         self.at = Some(At {
             segment: Arc::clone(&at.segment),
             place,
@@ -349,8 +349,8 @@ impl Cursor {
         outcome
     }
 
-    /// Looks in the journal for the batch at the place: what a segment shows between the settled and the durable end may be
-    /// what is left after a write that failed.
+    /// Reads the batch at the position from the journal: between the settled and the durable end the segment may show the rest
+    /// of a failed write.
     fn read_unsettled(&mut self, limit: u64, committed: u64) -> Unsettled {
         let Some(At { segment, place }) = self.at.clone() else {
             return Unsettled::Missing;
@@ -370,7 +370,7 @@ impl Cursor {
         Unsettled::Batch(batch)
     }
 
-    /// Finds the next batch that can be served behind the damage at the place. Silent when it is not beyond the cursor.
+    /// Finds the next servable batch behind the damage at the position. Reports no damage before the cursor.
     fn pass_damage(&mut self) -> Result<(), ReadError> {
         let Some(At { segment, place }) = self.at.take() else {
             return Ok(());
@@ -378,7 +378,7 @@ impl Cursor {
         let file = match segment.file() {
             Ok(file) => file,
             Err(_) if self.shared.is_closed() => return Err(ReadError::Closed),
-            // Compaction has replaced it: look again.
+            // Compaction has replaced it: try again.
             Err(_) if !self.shared.holds(&segment) => return Ok(()),
             Err(source) => return Err(ReadError::io(segment.path(), source)),
         };
@@ -387,17 +387,17 @@ impl Cursor {
         let found = scanner.look(&place, true).map_err(failed)?;
         let (fault, resumed) = match found {
             Found::Batch(_) if self.doubted != Some(place.position) => {
-                // It reads well now: a bad moment of the disk.
+                // The second read succeeded: a transient fault of the disk.
                 self.doubted = Some(place.position);
                 self.at = Some(At { segment, place });
                 return Ok(());
             }
             Found::Batch(header) => (Fault::Unreadable, Some(place.after(&header))),
-            // The header tells where the next one is, if that is there.
+            // The header gives the position of the next batch, if the segment reaches it.
             Found::Payload(header, fault) if place.after(&header).position <= segment.end() => {
                 (fault, Some(place.after(&header)))
             }
-            // A newer version wrote it: not for us, and not damage.
+            // A newer version wrote it: unsupported, but not damaged.
             Found::Unsupported(error) => {
                 return Err(failed(io::Error::new(ErrorKind::Unsupported, error)));
             }
@@ -423,7 +423,7 @@ impl Cursor {
         Ok(())
     }
 
-    /// First offset that is not the segment's.
+    /// First offset after the segment.
     fn limit_of(&self, segment: &Segment) -> u64 {
         let segments = self.shared.segments();
         let after = segments.partition_point(|other| other.base_offset <= segment.base_offset);
@@ -433,7 +433,7 @@ impl Cursor {
     }
 }
 
-/// Reads up to the first byte that the disk lost.
+/// Reads up to the first media error.
 fn read_what_can_be(
     file: &SyncFile,
     buffer: &mut BytesMut,
@@ -460,13 +460,13 @@ fn read_what_can_be(
     Ok(done)
 }
 
-/// Reads what is in the page cache.
+/// Reads from the page cache.
 fn read_cached(file: &SyncFile, buffer: &mut BytesMut, position: u64) -> Result<usize, ReadError> {
     loop {
         match file.file.read_cached_at(buffer, position) {
             Ok(read) => return Ok(read),
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            // A bad spot is dealt with by whoever may wait.
+            // Media errors are handled by blocking reads.
             Err(error) if error.kind() == ErrorKind::WouldBlock || is_media_error(&error) => {
                 return Err(ReadError::WouldBlock);
             }

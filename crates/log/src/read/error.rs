@@ -1,4 +1,4 @@
-//! What can go wrong with a read.
+//! Errors of reads.
 use crate::segment::damage::Damage;
 use bascule_record::DamageError;
 use std::io;
@@ -18,10 +18,10 @@ pub enum ReadError {
         /// Readable end, exclusive.
         end: u64,
     },
-    /// With [`crate::ReadMode::NoWait`]: the bytes are not in the page cache. Try again with `Blocking` on a thread that may wait.
+    /// With [`crate::ReadMode::NoWait`]: the bytes are not in the page cache. Retry with `Blocking` on a thread that may wait.
     #[error("the read would wait for the disk")]
     WouldBlock,
-    /// The stored bytes of this range are as they were written, but the keys at hand do not open them.
+    /// The stored bytes of this range are intact, but none of the keys opens them.
     #[error("offsets [{start}, {end}) are locked: {source}")]
     Locked {
         /// First locked offset.
@@ -31,9 +31,9 @@ pub enum ReadError {
         /// Which key, and why not.
         source: DamageError,
     },
-    /// The stored bytes of this range are damaged and are not served; offsets outside it are. Reading can go on at
+    /// The stored bytes of this range are damaged and not served; offsets outside it are. Reading can continue at
     /// [`Damage::end`].
-    #[error("{0}; reading can go on at offset {end}", end = .0.end)]
+    #[error("{0}; reading can continue at offset {end}", end = .0.end)]
     Damaged(Box<Damage>),
     /// The operating system refused.
     #[error("read {path}: {source}", path = path.display())]

@@ -21,7 +21,7 @@ pub(crate) fn first_at_or_after(
     timestamp: i64,
 ) -> Result<Option<u64>, ReadError> {
     let segments = shared.segments();
-    // A segment without records, such as one just rolled, decides nothing.
+    // Segments without records, such as a new one, are skipped.
     let mut with_records = segments
         .iter()
         .filter(|segment| segment.last_timestamp() != NO_TIME);
@@ -57,17 +57,17 @@ pub(crate) fn last_at_or_before(
     last_below(shared, end)
 }
 
-/// What identifies the record before an offset.
+/// The identity of the record before an offset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Predecessor {
-    /// Link of the batch that holds it: commits to the whole history up to there.
+    /// Link of its batch, which commits to the whole history up to there.
     pub link: u32,
     /// Receipt time of the record, ns; `None` when compaction removed it or its key is missing.
     pub timestamp: Option<i64>,
 }
 
-/// The record before `offset`; `None` when it is not there, or nothing is known of it any more. Damage there is noted and
-/// counts as unknown: what is read from `offset` on does not depend on it.
+/// The record before `offset`; `None` when it does not exist or is unknown. Damage there is recorded and counts as unknown:
+/// reads from `offset` on do not depend on it.
 pub(crate) fn before(shared: &Arc<Shared>, offset: u64) -> Result<Option<Predecessor>, ReadError> {
     match find_before(shared, offset) {
         Err(ReadError::Damaged(_)) => Ok(None),
@@ -97,7 +97,7 @@ fn find_before(shared: &Arc<Shared>, offset: u64) -> Result<Option<Predecessor>,
     Ok(None)
 }
 
-/// What the batch of `header` says of its record at `last`.
+/// The record at `last` of the batch of `header`.
 fn predecessor(
     shared: &Arc<Shared>,
     bytes: &Bytes,
@@ -106,7 +106,7 @@ fn predecessor(
 ) -> Result<Option<Predecessor>, ReadError> {
     let link = header.link();
     if header.count == 0 {
-        // Perhaps several batches that compaction merged: the link is that of the last of them.
+        // Compaction may have merged several batches: the link is that of the last of them.
         let is_end = header.next_offset() == last + 1;
         let timestamp = None;
         return Ok(is_end.then_some(Predecessor { link, timestamp }));
@@ -122,7 +122,7 @@ fn predecessor(
     Ok(Some(Predecessor { link, timestamp }))
 }
 
-/// The last record below `end`: over holes that compaction left, back to the log start.
+/// The last record below `end`, across the gaps that compaction left.
 fn last_below(shared: &Arc<Shared>, end: u64) -> Result<Option<u64>, ReadError> {
     let mut end = end;
     let keys = shared.keys();
@@ -161,7 +161,7 @@ fn last_in(
     Ok(batch.seek(end).checked_sub(1).map(|i| batch.offset(i)))
 }
 
-/// A checked view, or why there is none.
+/// A checked view of a batch.
 fn open(shared: &Arc<Shared>, bytes: &Bytes, keys: &KeyRing) -> Result<Batch, ReadError> {
     Batch::open(bytes, keys).map_err(|error| match (Header::read(bytes), error) {
         (Ok(header), source) if source.is_locked() => ReadError::Locked {
@@ -198,7 +198,7 @@ fn first_in(
     Ok((at < batch.len()).then(|| batch.offset(at)))
 }
 
-/// The payload of a batch that was read does not check: finds its place in the files and takes note of it.
+/// Records a damaged payload of a batch that was read, with its position in the files.
 pub(crate) fn whole_batch(shared: &Arc<Shared>, header: &Header) -> ReadError {
     let (start, end) = (header.base_offset, header.next_offset());
     let segments = shared.segments();
@@ -220,7 +220,7 @@ pub(crate) fn whole_batch(shared: &Arc<Shared>, header: &Header) -> ReadError {
     ReadError::Damaged(Box::new(damage))
 }
 
-/// Where the batch that begins at `offset` lies; `None` when its header does not check any more.
+/// Position of the batch that begins at `offset`; `None` when its header is invalid.
 fn position_of(identity: LogId, segment: &Arc<Segment>, offset: u64) -> Option<u64> {
     let file = segment.file().ok()?;
     let entry = segment.index().floor(offset);

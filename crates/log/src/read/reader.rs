@@ -1,4 +1,4 @@
-//! The reading half: lock-free, any number, on any thread.
+//! Readers of a log: lock-free, any number, on any thread.
 use crate::ReadError;
 use crate::read::cursor::Cursor;
 use crate::read::lookup::{self, Predecessor};
@@ -49,7 +49,7 @@ impl LogReader {
         self.shared.durable_end()
     }
 
-    /// End of committed records. What readers may be shown.
+    /// End of the committed records, which readers may see.
     pub fn high_watermark(&self) -> u64 {
         self.shared.high_watermark()
     }
@@ -68,7 +68,7 @@ impl LogReader {
             .sum()
     }
 
-    /// First offset of the active segment: what lies below may be removed by retention and compaction.
+    /// First offset of the active segment; retention and compaction may remove records below it.
     pub fn active_base_offset(&self) -> u64 {
         self.shared
             .segments()
@@ -89,7 +89,7 @@ impl LogReader {
     /// First offset below the high watermark whose timestamp is ≥ `timestamp`; `None` when there is none. May wait for the disk.
     ///
     /// # Errors
-    /// [`ReadError::Damaged`], [`ReadError::Locked`] when the batch that decides is that; [`ReadError::Io`]; [`ReadError::Closed`].
+    /// [`ReadError::Damaged`] and [`ReadError::Locked`] for the batch that decides; [`ReadError::Io`]; [`ReadError::Closed`].
     pub fn offset_at_or_after(&self, timestamp: i64) -> Result<Option<u64>, ReadError> {
         lookup::first_at_or_after(&self.shared, timestamp)
     }
@@ -102,9 +102,8 @@ impl LogReader {
         lookup::last_at_or_before(&self.shared, timestamp)
     }
 
-    /// What identifies the record before `offset`, so that a reader that remembers the offset can notice later that the log
-    /// was replaced. `None` when there is no such record, or when retention, compaction or damage left nothing to compare.
-    /// May wait for the disk.
+    /// The identity of the record before `offset`, by which a reader that stored the offset can detect later that the log was
+    /// replaced. `None` when there is no such record, or when retention, compaction or damage removed it. May wait for the disk.
     ///
     /// # Errors
     /// [`ReadError::Io`]; [`ReadError::Closed`].
@@ -112,19 +111,19 @@ impl LogReader {
         lookup::before(&self.shared, offset)
     }
 
-    /// The error for a batch that was read and whose payload turned out to be damaged, by its header: whoever checks
-    /// batches tells the log in this way, so that the damage is known, shown and said.
+    /// The error for a batch that was read and whose payload is damaged. The caller that checks payloads reports damage by this
+    /// call, so that it is recorded and shown.
     pub fn damaged(&self, header: &Header) -> ReadError {
         lookup::whole_batch(&self.shared, header)
     }
 
-    /// What is known to be damaged from the log start on, ordered by offset.
+    /// The known damaged ranges from the log start on, ordered by offset.
     pub fn quarantine(&self) -> Vec<Damage> {
         self.shared.quarantine.list(self.shared.log_start())
     }
 
-    /// Has `listener` called for damage that was not known before, once for each range, on the thread that met it. Only
-    /// the first listener of a log counts.
+    /// Sets the listener for new damage, called once for each range on the thread that met it. Only the first listener of a log
+    /// counts.
     pub fn on_damage(&self, listener: impl Fn(&Damage) + Send + Sync + 'static) {
         self.shared.quarantine.listen(Box::new(listener));
     }
@@ -137,8 +136,7 @@ impl LogReader {
     /// A checked view of one batch (of [`bascule_record::Batches`]) that a cursor of this log returned.
     ///
     /// # Errors
-    /// See [`Batch::open`]. [`DamageError::is_locked`]: this batch needs a key that is not there, and is as it was
-    /// written.
+    /// See [`Batch::open`]. [`DamageError::is_locked`]: the batch is intact and needs a key that is missing.
     pub fn open(&self, bytes: &Bytes) -> Result<Batch, DamageError> {
         Batch::open(bytes, &self.keys())
     }

@@ -1,4 +1,4 @@
-//! What a segment, the one behind it and the journal say of each other.
+//! What a segment, the next one and the journal prove about each other.
 use super::scan_segments::Walk;
 use crate::Error;
 use crate::io::file_names::segment_name;
@@ -10,8 +10,8 @@ use bascule_record::Header;
 use std::sync::Arc;
 
 impl Walk<'_> {
-    /// Whether a batch of this segment reaches into the next one, and that one is right: then this one is a copy from
-    /// elsewhere. A next one without a batch may be the rest of a roll that found no space, and the writer went on here.
+    /// Whether the batch reaches into the next segment and that segment is valid: then the batch is a misplaced copy. A next
+    /// segment without a batch may be the rest of a roll without space, after which the writer continued here.
     pub(super) fn passes(
         &self,
         header: &Header,
@@ -26,27 +26,27 @@ impl Walk<'_> {
         Ok(resumed_before || continues && has_batch(next, self.identity)?)
     }
 
-    /// Whether the segment is the rest of a roll that found no space: it begins within what was found, and holds nothing.
+    /// Whether the segment is the rest of a roll without space: it begins before the end of the log and is empty.
     pub(super) fn is_left_over(&self, source: &SegmentFile) -> Result<bool, Error> {
         Ok(source.base_offset < self.place.offset && !has_batch(source, self.identity)?)
     }
 
-    /// Gives it a marked name.
+    /// Renames its file to a deleted name.
     pub(super) fn remove_left_over(&self, source: &SegmentFile) -> Result<(), Error> {
         let storage = self.files.storage();
         let path = std::iter::once(source.path.as_path());
         mark_removed(storage, self.directory, path, storage.wall_clock_ns())
     }
 
-    /// Without a checkpoint: whether the journal goes on from the place. Then no ack relied on what should be here, nor on
-    /// any later segment: each round after a roll syncs the sealed segment, too, before it answers.
+    /// Without a checkpoint: whether the journal continues at the position. Then no ack relied on the bytes here or in a later
+    /// segment: each round after a roll also syncs the sealed segment before it answers.
     pub(super) fn is_in_journal(&self) -> Result<bool, Error> {
         self.journal
             .map_or(Ok(false), |journal| journal.continues(&self.place))
     }
 
-    /// Takes note of how late records may be that are lost at the ends of segments: a preamble tells the latest time before
-    /// it, unless it was written behind a lost tail.
+    /// Sets the latest time of records lost at the ends of segments. The preamble of the next segment has it, unless that
+    /// segment was begun after a lost tail.
     pub(super) fn note_lost_ends(&self, kept: &[SegmentFile], segments: &[Arc<Segment>]) {
         for (at, segment) in segments.iter().enumerate() {
             let (next, end) = (kept.get(at + 1), segment.next_offset());
@@ -54,16 +54,16 @@ impl Walk<'_> {
                 |(_, hole_end): &(u64, u64)| end == *hole_end && end > segment.base_offset;
             let is_short = next.is_some_and(|next| end < next.base_offset);
             if is_short || self.report.damaged.iter().any(ends_in_hole) {
-                let told = next.and_then(|next| next.preamble.as_ref());
-                let told = told.filter(|preamble| preamble.chain != 0);
-                let told = told.map(|preamble| preamble.last_timestamp);
-                segment.set_lost_until(told.filter(|time| *time != NO_TIME).unwrap_or(i64::MAX));
+                let preamble = next.and_then(|next| next.preamble.as_ref());
+                let latest = preamble.filter(|preamble| preamble.chain != 0);
+                let latest = latest.map(|preamble| preamble.last_timestamp);
+                segment.set_lost_until(latest.filter(|time| *time != NO_TIME).unwrap_or(i64::MAX));
             }
         }
     }
 
-    /// Takes note that the offsets from the place on, up to `end`, are lost, unless they were removed. Without a place where
-    /// damage was met a whole file is missing.
+    /// Records that the offsets from the position up to `end` are lost, unless they were removed. Without known damage a whole
+    /// file is missing.
     pub(super) fn lost_until(&mut self, end: u64) {
         let start = self.place.offset.max(self.log_start);
         let broken = self.broken.take();

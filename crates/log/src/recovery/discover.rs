@@ -1,4 +1,4 @@
-//! The segments of a log as they are found on disk, and what is done about leftovers before recovery (the table of `open`).
+//! Leftovers among the segments of a log, resolved before recovery (the table in `open`).
 use crate::io::disk;
 use crate::io::file_names;
 use crate::io::storage::Storage;
@@ -9,12 +9,12 @@ use crate::{Error, IoOp, LogId};
 use bascule_record::planted_bug::{self, PlantedBug};
 use std::path::Path;
 
-/// Syncs the segments that begin beyond the durable point and forgets what is cached of them. An earlier life may have
-/// ended after a failed sync: then the page cache shows batches that the disk does not have. The segment in which the
-/// durable point lies is treated so by the walk, from that point on: what lies before it was synced with success.
+/// Syncs the segments that begin beyond the durable point and drops them from the page cache. An earlier run may have ended
+/// after a failed sync: then the page cache shows batches that the disk does not have. The scan does the same for the
+/// segment of the durable point, from that point on; everything before it was synced successfully.
 ///
-/// A checkpoint that tells of a clean end proves nothing here: the disk may have lost what a life after that one wrote over
-/// it. Behind a clean end lies at most a segment without a batch.
+/// A clean checkpoint proves nothing here: the disk may have lost what a later run wrote over it. After a clean close there
+/// is at most a segment without a batch.
 pub(crate) fn drop_page_cache(sources: &mut [SegmentFile], last: Checkpoint) -> Result<(), Error> {
     let durable = last.durable;
     let bases: Vec<u64> = sources.iter().map(|source| source.base_offset).collect();
@@ -34,7 +34,7 @@ pub(crate) fn drop_page_cache(sources: &mut [SegmentFile], last: Checkpoint) -> 
     Ok(())
 }
 
-/// Whether the directory is there and holds the name.
+/// Whether the directory exists and holds the name.
 pub(crate) fn holds(storage: &dyn Storage, directory: &Path, name: &str) -> Result<bool, Error> {
     match disk::list(storage, directory) {
         Ok(paths) => Ok(paths.contains(&directory.join(name))),
@@ -43,7 +43,7 @@ pub(crate) fn holds(storage: &dyn Storage, directory: &Path, name: &str) -> Resu
     }
 }
 
-/// Whether the directory holds something that was removed from a log and waits for its grace period.
+/// Whether the directory holds a file that was marked as deleted.
 pub(crate) fn has_removed(storage: &dyn Storage, directory: &Path) -> Result<bool, Error> {
     let paths = disk::list(storage, directory)?;
     Ok(paths
@@ -51,7 +51,7 @@ pub(crate) fn has_removed(storage: &dyn Storage, directory: &Path) -> Result<boo
         .any(|path| file_names::deleted_at(path).is_some()))
 }
 
-/// Refuses what a newer version wrote.
+/// Refuses a segment of a newer version.
 pub(crate) fn check_version(source: &SegmentFile) -> Result<(), Error> {
     match &source.preamble {
         Some(preamble) if preamble.version > FORMAT_VERSION => Err(Error::NewerFormat {
@@ -63,8 +63,8 @@ pub(crate) fn check_version(source: &SegmentFile) -> Result<(), Error> {
     }
 }
 
-/// A segment of another log among ours is damage, as if its preamble did not check. When none is ours the directory is
-/// another log's; and where another log's segment may hold the end of ours, which would be cut, nothing is touched.
+/// Marks segments of another log, which count as damage. Refuses the directory when no segment is of this log, or when a
+/// segment of another log may hide the end of this one, which would then be truncated.
 pub(crate) fn mark_foreign(
     sources: &mut [SegmentFile],
     identity: LogId,
@@ -95,7 +95,7 @@ pub(crate) fn mark_foreign(
     Ok(())
 }
 
-/// Where no preamble tells whose the segments are, the checkpoint does.
+/// Checks the owner by the checkpoint when no preamble is readable.
 pub(crate) fn check_owner(
     storage: &dyn Storage,
     directory: &Path,
@@ -129,7 +129,7 @@ fn not_ours(path: &Path, identity: LogId, found: LogId) -> Error {
     }
 }
 
-/// Removes names that mean nothing any more.
+/// Removes temporary files and indexes without a segment.
 pub(crate) fn tidy(
     storage: &dyn Storage,
     directory: &Path,
@@ -148,7 +148,7 @@ pub(crate) fn tidy(
     Ok(())
 }
 
-/// The last segment may be one whose creation was never synced; nothing in it was ever acked then.
+/// Removes a last segment whose creation was never synced; nothing in it was acknowledged.
 pub(crate) fn remove_half_rolled(
     storage: &dyn Storage,
     directory: &Path,
@@ -172,8 +172,8 @@ pub(crate) fn remove_half_rolled(
     Ok(())
 }
 
-/// Finishes a removal that the checkpoint tells of. A segment that begins at the log start but holds nothing is no proof of
-/// one: it may be the rest of a roll that found no space, and what it should hold lies in the segment before.
+/// Completes a removal that the checkpoint records. An empty segment at the log start does not prove a removal: it may be
+/// the rest of a roll without space, whose records are in the segment before.
 pub(crate) fn finish_removal(
     storage: &dyn Storage,
     directory: &Path,

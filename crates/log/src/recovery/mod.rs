@@ -1,4 +1,4 @@
-//! Creating a log, and opening one that is there: what is found, scanned, truncated and replayed.
+//! Creating and opening a log: segments are discovered, scanned and truncated, then the journal is replayed.
 mod adjacent;
 pub(crate) mod discover;
 mod open;

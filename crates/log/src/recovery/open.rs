@@ -1,17 +1,16 @@
-//! Creating a log and opening one that is there.
+//! Creating and opening a log.
 //!
-//! Opening looks before it touches: identities and format versions of all segments are checked first, and a refusal
-//! leaves every byte as it was. Then leftovers are resolved, by what is there:
+//! An open first checks log ids and format versions of all segments; a refusal changes nothing. Then it resolves leftovers:
 //!
 //! | Present | Meaning | Action |
 //! |---|---|---|
-//! | `*.tmp` | a replacement that was not finished | remove |
-//! | `*.deleted-<ns>` | removed by retention or by a cut | leave it for its grace period |
-//! | `.idx` without its `.seg` | a removal half done | remove |
-//! | segments that end at or before the checkpoint's log start | a removal half done | finish it |
-//! | no segment, but a checkpoint above 0 | all segments were lost | go on at the durable point, the rest is damage |
-//! | no segment, a checkpoint of 0 and a `*.deleted-<ns>` | making a sole segment anew half done | make it |
-//! | last segment without a readable preamble and without a batch | a roll half done | remove; a sole one is made anew |
+//! | `*.tmp` | an incomplete replacement | remove |
+//! | `*.deleted-<ns>` | removed by retention or truncation | keep for its grace period |
+//! | `.idx` without its `.seg` | an incomplete removal | remove |
+//! | segments that end at or before the checkpoint's log start | an incomplete removal | complete it |
+//! | no segment, but a checkpoint above 0 | all segments were lost | continue at the durable point, the rest is damage |
+//! | no segment, a checkpoint of 0 and a `*.deleted-<ns>` | an incomplete replacement of the only segment | create the segment |
+//! | last segment without a readable preamble and without a batch | an incomplete roll | remove; create the only one again |
 use crate::io::disk;
 use crate::io::file_names::base_offset_of;
 use crate::io::preallocate::Preallocation;
@@ -36,7 +35,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 impl Log {
-    /// Creates the directory and the first segment, both synced. Fails when the directory exists with segments.
+    /// Creates the directory and the first segment, both synced. Fails if the directory holds segments.
     ///
     /// # Errors
     /// [`Error::Exists`], [`Error::Failed`], [`Error::Io`].
@@ -107,13 +106,13 @@ impl Log {
         Ok(parts.into_log(options, committer))
     }
 
-    /// Opens and recovers (reliability §3.1): cut at the first failure at or above the durable point, sync the cut,
-    /// then go on; below it: damage, nothing is cut, the range is quarantined. Blocks.
+    /// Opens and recovers (reliability §3.1). At the first invalid batch at or above the durable point the log is truncated, and
+    /// the truncation synced. An invalid batch below it is damage: nothing is truncated, the range is quarantined. Blocks.
     ///
     /// Everything recovered is durable when this returns. The high watermark is the checkpoint's, at most the log end.
     ///
     /// # Errors
-    /// [`Error::Absent`], [`Error::NewerFormat`], [`Error::Foreign`]: nothing was touched. [`Error::Failed`], [`Error::Io`].
+    /// [`Error::Absent`], [`Error::NewerFormat`], [`Error::Foreign`]: nothing was changed. [`Error::Failed`], [`Error::Io`].
     pub fn open(
         directory: &Path,
         identity: LogId,
@@ -158,8 +157,8 @@ impl Log {
             checkpoint.settle_durable(snapshot.end_offset());
         }
         let last = checkpoint.last();
-        // A log that has begun is never begun anew, whatever became of its segments: its offsets are used. One whose only
-        // segment an earlier open removed, and then could not make anew, has begun too.
+        // A log that had records never begins at 0 again, even without segments: its offsets are used. So does a log whose only
+        // segment an earlier open removed and then failed to create again.
         let has_begun = match last {
             Some(last) => {
                 last.durable > 0 || last.log_start > 0 || has_removed(storage, directory)?
@@ -170,7 +169,7 @@ impl Log {
             return Err(absent());
         }
         let durable = last.map_or(0, |last| last.durable);
-        // Behind the durable point it would be cut, but it is not a torn tail.
+        // At or above the durable point it would be truncated, but it is not a torn tail.
         if let Some(last) = sources.last().filter(|last| last.base_offset >= durable)
             && let Some(found) = last.foreign
         {
@@ -221,10 +220,10 @@ impl Log {
         let (mut log, mut report) =
             Self::from_recovered(recovered, checkpoint, identity, options, committer)?;
         if let (Some(wal), Some(replay)) = (wal, replay) {
-            let taken = log.take_over(&replay)?;
-            report.replayed = taken.batches;
-            report.clean &= taken.lost.is_empty();
-            report.damaged.extend(taken.lost);
+            let replayed = log.replay(&replay)?;
+            report.replayed = replayed.batches;
+            report.clean &= replayed.lost.is_empty();
+            report.damaged.extend(replayed.lost);
             log.set_high_watermark(known);
             wal.replayed(identity);
         }
@@ -249,7 +248,7 @@ impl Log {
         let storage = committer.files().storage();
         checkpoint.write(storage, shared.checkpoint(false))?;
         if last.is_none() {
-            // From now on there is one: without it a torn tail in a sealed segment could not be told from damage.
+            // Without a checkpoint a torn tail in a sealed segment would look like damage.
             checkpoint.sync(storage)?;
         }
         checkpoint.release();
@@ -275,7 +274,7 @@ impl Log {
     }
 }
 
-/// What a log is made of, however it came about.
+/// The parts of a created or recovered log.
 struct Parts {
     shared: Shared,
     segment: Arc<Segment>,
@@ -302,7 +301,7 @@ impl Parts {
                     self.shared.set_wal(wal);
                 }
                 let shared = Arc::new(self.shared);
-                // All of it was synced.
+                // Recovery synced all of it.
                 self.segment.made_durable();
                 self.segment.attach(&shared);
                 shared

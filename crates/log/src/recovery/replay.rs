@@ -1,8 +1,8 @@
-//! How a log takes its part of the journal over when it is opened (reliability §3.1, step 3).
+//! Replays the part of the journal of a log when it is opened (reliability §3.1, step 3).
 //!
-//! What a frame of the journal lost is known by the frames behind it: a log's frame begins where all that was appended to the
-//! log in earlier rounds ends, and those were acknowledged. So a log goes on behind such a hole, in a new segment, and the
-//! hole is damage: its offsets are refused to readers and are never used again.
+//! Later frames reveal the loss of a frame: a frame of a log begins where earlier rounds of the log ended, and those were
+//! acknowledged. So the log continues behind such a gap in a new segment, and the gap is damage: its offsets are refused to
+//! readers and never used again.
 use crate::failpoint;
 use crate::io::file_names::segment_name;
 use crate::segment::NO_TIME;
@@ -15,20 +15,20 @@ use crate::{Error, Log, LogId};
 use bascule_record::Header;
 use bytes::Bytes;
 
-/// What one log has to take over.
+/// The part of the journal of one log.
 pub(crate) struct Replay {
-    /// In the order in which they were written, each with the offset from which on a later one tells otherwise.
+    /// In the order of writing, each with the offset from which on a later part replaces it.
     chunks: Vec<(ReplayChunk, u64)>,
     /// Damage in the WAL.
     damages: Vec<WalDamage>,
 }
 
-/// What a log took over.
+/// The result of a replay.
 #[derive(Debug, Default)]
-pub(crate) struct TakenOver {
-    /// Batches that were appended.
+pub(crate) struct Replayed {
+    /// Appended batches.
     pub batches: u64,
-    /// Offsets [start, end) that were acknowledged and that neither the segments nor the journal have.
+    /// Acknowledged offsets [start, end) that neither the segments nor the journal have.
     pub lost: Vec<(u64, u64)>,
 }
 
@@ -37,7 +37,7 @@ impl Replay {
     pub fn new(chunks: &[ReplayChunk], damages: &[WalDamage], log: LogId) -> Self {
         let mut limit = u64::MAX;
         let mut limited = Vec::with_capacity(chunks.len());
-        // One that begins at an offset says that what was written before from there on belongs to a history that is over.
+        // A part that begins at an offset ends all earlier parts at that offset: they belong to a truncated history.
         for chunk in chunks.iter().rev() {
             let start = chunk.start;
             if start < limit && chunk.kind != ChunkKind::Cut {
@@ -53,7 +53,7 @@ impl Replay {
         }
     }
 
-    /// Whether some batch of it belongs at the place.
+    /// Whether a batch of it belongs at the position.
     pub fn continues(&self, place: &LogPosition) -> Result<bool, Error> {
         let fits = |(header, _): (Header, Bytes)| {
             header.base_offset == place.offset && Some(header.chain) == place.chain
@@ -65,7 +65,7 @@ impl Replay {
         Ok(found)
     }
 
-    /// Of a log that ends at `end`: where it will end, and what will be lost; as far as offsets tell.
+    /// For a log that ends at `end`: its end after the replay, and the lost ranges; by offsets alone.
     pub fn outcome(&self, mut end: u64) -> (u64, Vec<(u64, u64)>) {
         let mut lost = Vec::new();
         for (chunk, limit) in &self.chunks {
@@ -86,7 +86,7 @@ impl Replay {
         (end, lost)
     }
 
-    /// Where offsets of the log at `directory` were lost.
+    /// The damage that lost the offsets of the log in `directory`.
     pub fn damage(&self, directory: &std::path::Path, (start, end): (u64, u64)) -> Damage {
         let held = |damage: &&WalDamage| {
             damage
@@ -120,11 +120,11 @@ fn batches_below(
 }
 
 impl Log {
-    /// Appends those batches that continue the log where recovery ended it, or where the frames between are lost, and syncs
-    /// them; the others are there already, or belong to a history that is over.
-    pub(crate) fn take_over(&mut self, replay: &Replay) -> Result<TakenOver, Error> {
-        let mut taken = TakenOver::default();
-        // Link of the last batch of a history that is over.
+    /// Appends the batches that continue the recovered log, or that follow lost frames, and syncs them. The other batches are in
+    /// the segments already, or belong to a truncated history.
+    pub(crate) fn replay(&mut self, replay: &Replay) -> Result<Replayed, Error> {
+        let mut replayed = Replayed::default();
+        // Link of the last batch of a truncated history.
         let mut over = None;
         for (chunk, limit) in &replay.chunks {
             for (header, batch) in batches_below(chunk, *limit)? {
@@ -137,9 +137,9 @@ impl Log {
                     over = Some(header.link());
                     continue;
                 }
-                // What lies before the frame was acknowledged; what the frame itself lost, if the frame was.
+                // Everything before the frame was acknowledged; the lost part of the frame was, if the frame was.
                 let known = chunk.known_before(header.base_offset);
-                self.lose(known, header.base_timestamp, replay, &mut taken)?;
+                self.lose(known, header.base_timestamp, replay, &mut replayed)?;
                 if header.base_offset > self.shared.log_end() {
                     continue;
                 }
@@ -151,22 +151,22 @@ impl Log {
                     self.roll(header.base_timestamp)?;
                 }
                 self.write(&batch, &header)?;
-                taken.batches += 1;
+                replayed.batches += 1;
                 failpoint::pass("journal.replay.half");
             }
             if chunk.is_lost() {
                 let known = chunk.known_before(chunk.end.min(*limit));
-                self.lose(known, i64::MAX, replay, &mut taken)?;
+                self.lose(known, i64::MAX, replay, &mut replayed)?;
             }
         }
-        if taken.batches > 0 || !taken.lost.is_empty() {
-            self.sync_taken_over(!taken.lost.is_empty())?;
+        if replayed.batches > 0 || !replayed.lost.is_empty() {
+            self.sync_replayed(!replayed.lost.is_empty())?;
         }
-        Ok(taken)
+        Ok(replayed)
     }
 
-    fn sync_taken_over(&mut self, has_lost: bool) -> Result<(), Error> {
-        // The syncs of a roll first: what follows must not be told before.
+    fn sync_replayed(&mut self, has_lost: bool) -> Result<(), Error> {
+        // The syncs of a roll first: the later end must not be recorded before.
         self.settle();
         self.committer.check_usable()?;
         self.target()?.sync()?;
@@ -181,7 +181,7 @@ impl Log {
         let known: Checkpoint = self.shared.checkpoint(false);
         checkpoint.write(storage, known)?;
         if has_lost {
-            // Without it the next recovery would end before the hole. Both slots: one may be damaged.
+            // Without it the next recovery would end before the gap. Both slots: one may be damaged.
             checkpoint.sync(storage)?;
             checkpoint.write(storage, known)?;
             checkpoint.sync(storage)?;
@@ -190,20 +190,20 @@ impl Log {
         Ok(())
     }
 
-    /// Goes on at `end` in a new segment, when the log ends before. `until`: time of the last lost record at most.
+    /// Continues at `end` in a new segment, if the log ends before it. `until`: latest time of the lost records.
     fn lose(
         &mut self,
         end: u64,
         until: i64,
         replay: &Replay,
-        taken: &mut TakenOver,
+        replayed: &mut Replayed,
     ) -> Result<(), Error> {
         let start = self.shared.log_end();
         if end <= start {
             return Ok(());
         }
         let last_timestamp = self.shared.last_timestamp();
-        // What the first batch behind the hole follows is lost.
+        // The predecessor of the first batch behind the gap is lost.
         let chain = std::mem::replace(&mut self.chain, 0);
         let next = self.next_segment(end, last_timestamp, 0);
         self.chain = chain;
@@ -220,11 +220,11 @@ impl Log {
         self.shared.set_log_end(end, last_timestamp);
         let damage = replay.damage(&self.directory, (start, end));
         self.shared.quarantine.note(&damage);
-        taken.lost.push((start, end));
+        replayed.lost.push((start, end));
         Ok(())
     }
 
-    /// Whether the batch may be one of this log's present history, behind its last batch.
+    /// Whether the batch may belong to the current history of this log, behind its last batch.
     fn may_follow(&self, header: &Header) -> bool {
         let last = self.shared.last_timestamp();
         LogId::of(header) == self.shared.identity
@@ -234,10 +234,10 @@ impl Log {
                 || header.base_timestamp >= last)
     }
 
-    /// Whether it is the log's next batch. Behind a hole nobody knows the link of the last batch.
+    /// Whether it is the next batch of the log. Behind a gap the link of the last batch is unknown.
     fn continues(&self, header: &Header) -> bool {
         let end = self.shared.log_end();
-        let is_behind_hole = self.chain == 0 && end > 0;
-        header.base_offset == end && (is_behind_hole || header.chain == self.chain)
+        let is_behind_gap = self.chain == 0 && end > 0;
+        header.base_offset == end && (is_behind_gap || header.chain == self.chain)
     }
 }

@@ -1,14 +1,15 @@
 //! Recovery of one log (reliability §3.1, steps 4 to 7).
 //!
-//! Segments below the durable point whose index file checks are taken at its word, and so is the last one up to its
-//! index snapshot. The others are walked batch by batch: below the durable point headers only, from there on whole batches. The first failure at or above the durable
-//! point is the torn tail: everything from there on is cut, later segments too, and the cut is synced before anything
-//! else happens, so that no batch behind it can come back in a later life. A failure below the durable point is damage:
-//! nothing is cut, the walk goes on at the next batch that proves itself, and readers are refused exactly the gap.
+//! Segments below the durable point with a valid index file are not scanned, and the last segment is scanned from its index
+//! snapshot on. The scan reads headers below the durable point and whole batches from there on. The first invalid batch at
+//! or above the durable point is the torn tail: everything from there on is truncated, later segments included, and the
+//! truncation is synced before anything else happens, so that no batch behind it can reappear in a later run. An invalid
+//! batch below the durable point is damage: nothing is truncated, the scan continues at the next batch that is proven to
+//! belong to the log, and readers are refused exactly the gap.
 //!
-//! Without a readable checkpoint the durable point is the start of the last segment: earlier ones were synced when
-//! they were sealed, or, where the journal goes on from the place of the failure, were about to be. The durable point is
-//! never below the log start: offsets that were removed are not used again.
+//! Without a readable checkpoint the durable point is the start of the last segment: earlier segments were synced when they
+//! were sealed, or, if the journal continues at the invalid batch, were about to be. The durable point is never below the
+//! log start: removed offsets are not used again.
 use crate::io::disk::{self};
 use crate::io::files::Files;
 use crate::io::preallocate::{Preallocation, cover_last_block};
@@ -30,30 +31,30 @@ use bascule_record::planted_bug::{self, PlantedBug};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// What recovery found and did; for the log line and the metrics.
+/// The result of a recovery, for the log line and the metrics.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Recovery {
     /// Bytes scanned.
     pub scanned_bytes: u64,
     /// Batches found valid in the scan.
     pub batches: u64,
-    /// Bytes of torn tail that were cut, without the zeros after them.
+    /// Bytes of torn tail that were truncated, without the zeros after them.
     pub cut_bytes: u64,
     /// Damaged ranges below the durable point: offsets [start, end).
     pub damaged: Vec<(u64, u64)>,
-    /// Batches taken over from the journal.
+    /// Batches replayed from the journal.
     pub replayed: u64,
-    /// Whether the log had been closed cleanly.
+    /// Whether the log was closed cleanly.
     pub clean: bool,
 }
 
-/// A log's state as recovery established it. All of it is durable.
+/// The recovered state of a log. All of it is durable.
 pub(crate) struct Recovered {
-    /// Where the log lives.
+    /// The directory of the log.
     pub directory: PathBuf,
     /// All segments, the active one last.
     pub segments: Vec<Arc<Segment>>,
-    /// The last of them.
+    /// The active segment.
     pub active: Arc<Segment>,
     /// The zeros behind its end.
     pub preallocation: Arc<Preallocation>,
@@ -63,23 +64,23 @@ pub(crate) struct Recovered {
     pub next_offset: u64,
     /// Link of the last batch.
     pub chain: u32,
-    /// Where it lies in the active segment, when that is known.
+    /// Position of the last batch in the active segment, if known.
     pub last_batch: Option<u64>,
-    /// What of the active segment the index snapshot tells.
+    /// The state of index snapshots of the active segment.
     pub noted: SnapshotState,
     /// Latest timestamp.
     pub last_timestamp: i64,
     /// (epoch, start offset), ascending.
     pub epochs: Vec<(u64, u64)>,
-    /// What producers sent last.
+    /// The last batches of producers.
     pub producers: Producers,
     /// The damaged ranges of the report, with the files.
     pub quarantine: Vec<Damage>,
-    /// What was found and done.
+    /// The report.
     pub report: Recovery,
 }
 
-/// What other files tell of a log before its segments are looked at.
+/// What other files state about a log, before its segments are scanned.
 pub(crate) struct RecoveryHints<'a> {
     /// The checkpoint.
     pub checkpoint: Option<Checkpoint>,
@@ -89,7 +90,7 @@ pub(crate) struct RecoveryHints<'a> {
     pub journal: Option<&'a Replay>,
 }
 
-/// The walk through the segments, in order.
+/// The scan of the segments, in order.
 pub(super) struct Walk<'a> {
     pub(super) files: &'a Arc<Files>,
     pub(super) directory: &'a Path,
@@ -105,45 +106,45 @@ pub(super) struct Walk<'a> {
     /// The producers include every batch below this offset.
     pub(super) producers_to: u64,
     pub(super) snapshot: Option<IndexSnapshot>,
-    /// Where the last batch of the segment lies.
+    /// Position of the last batch of the segment.
     pub(super) last_batch: Option<u64>,
     pub(super) noted: SnapshotState,
-    /// Something was taken off a file.
+    /// Whether a file was truncated.
     pub(super) truncated: bool,
     pub(super) report: Recovery,
-    /// What the journal holds of the log, when there is no checkpoint to say how far the segments were synced.
+    /// The part of the journal of this log, if there is no checkpoint.
     pub(super) journal: Option<&'a Replay>,
-    /// Where damage was met whose end is not known yet.
+    /// Damage whose end is not known yet.
     pub(super) broken: Option<(PathBuf, u64, Fault)>,
     pub(super) quarantine: Vec<Damage>,
 }
 
-/// How the walk through one segment ended.
+/// How the scan of one segment ended.
 enum End {
     /// At the end of its batches.
     Whole,
-    /// The batches end here at or above the durable point, torn or before the next segment: cut here.
+    /// The batches end at or above the durable point, before the end of the segment: truncate here.
     Cut {
-        /// Whether something else than zeros lies there.
+        /// Whether anything but zeros follows.
         torn: bool,
     },
 }
 
 impl Recovered {
-    /// Walks the segments, cuts the torn tail and syncs. `sources` is not empty.
+    /// Scans the segments, truncates the torn tail and syncs. `sources` is not empty.
     pub fn scan(
         files: &Arc<Files>,
         directory: &Path,
         identity: LogId,
         mut sources: Vec<SegmentFile>,
-        told: RecoveryHints<'_>,
+        hints: RecoveryHints<'_>,
         options: &LogOptions,
     ) -> Result<Self, Error> {
         let RecoveryHints {
             checkpoint,
             snapshot,
             journal,
-        } = told;
+        } = hints;
         let first_offset = sources.first().map_or(0, |source| source.base_offset);
         let last_base = sources.last().map_or(0, |source| source.base_offset);
         let durable = checkpoint.map_or(last_base, |known| known.durable.max(known.log_start));
@@ -154,7 +155,7 @@ impl Recovered {
         walk.load_derived(first_offset);
         if let Some(known) = checkpoint {
             walk.log_start = known.log_start;
-            // Only retention and trims move the log start, and they take note of it before any file goes.
+            // Only retention and trims move the log start, and they write the checkpoint before they remove a file.
             walk.place.offset = known.log_start;
             walk.lost_until(first_offset);
         }
@@ -221,7 +222,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Loads the snapshot of the producers.
+    /// Loads the `producers` file.
     fn load_derived(&mut self, first_offset: u64) {
         let bytes =
             disk::read(self.files.storage(), &self.directory.join("producers")).unwrap_or_default();
@@ -230,7 +231,7 @@ impl<'a> Walk<'a> {
             snapshot.unwrap_or((Producers::default(), first_offset));
     }
 
-    /// Comes to the next segment. `false` when it does not continue what was found so far and has to go.
+    /// Enters the next segment. `false`: it does not continue the log and has to be removed.
     fn enter(&mut self, source: &SegmentFile, first: bool) -> bool {
         let preamble = source.preamble;
         if first {
@@ -251,10 +252,10 @@ impl<'a> Walk<'a> {
                 .map(|p| p.chain);
         }
         if source.base_offset != 0 && preamble.is_some_and(|preamble| preamble.chain == 0) {
-            // Begun behind a lost tail: its first batch follows no batch, whatever was found before it since.
+            // Begun after a lost tail: its first batch has no predecessor.
             self.place.chain = None;
         }
-        // Compaction may have removed the record that had the latest time.
+        // Compaction may have removed the record with the latest time.
         let before = preamble.map_or(NO_TIME, |preamble| preamble.last_timestamp);
         self.last_timestamp = self.last_timestamp.max(before);
         self.place.position = PREAMBLE_BYTES;
@@ -263,7 +264,7 @@ impl<'a> Walk<'a> {
         true
     }
 
-    /// Takes the segment from its index file where that is enough, or walks it.
+    /// Loads the segment from its index file if that is enough, or scans it.
     fn segment(
         &mut self,
         source: &SegmentFile,
@@ -310,7 +311,7 @@ impl<'a> Walk<'a> {
             durable: self.durable,
         };
         let failed = |error| Error::io(IoOp::Read, segment.path(), error);
-        // A segment that begins beyond the durable point was dropped from the cache before.
+        // Segments that begin beyond the durable point were dropped from the cache before.
         let mut forgotten = segment.base_offset >= self.durable;
         let mut resumed_before = false;
         loop {
@@ -349,7 +350,7 @@ impl<'a> Walk<'a> {
             if self.place.offset >= self.durable
                 || planted_bug::is_active(PlantedBug::DamageTakenForTornTail)
             {
-                // What cannot be read may have been acked: only what can be read and does not check is a torn tail.
+                // Unreadable bytes may have been acknowledged: only readable, invalid bytes are a torn tail.
                 let unreadable = scanner.unreadable.take();
                 if let Some(error) = unreadable.filter(|_| found.fault() == Fault::Unreadable) {
                     return Err(failed(error));
@@ -371,7 +372,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Takes note of a valid batch. What its producer sent is its span: compaction may have left fewer records.
+    /// Adds a valid batch. Its span counts for the producer: compaction may have left fewer records.
     fn note(&mut self, header: &Header) {
         self.report.batches += 1;
         self.last_batch = Some(self.place.position);
@@ -393,7 +394,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Syncs what acks rely on from now on: everything beyond the durable point was synced before it was looked at.
+    /// Syncs what acks will rely on. Everything beyond the durable point was synced before it was scanned.
     fn sync_kept(
         &self,
         kept: &[SegmentFile],
@@ -405,8 +406,8 @@ impl<'a> Walk<'a> {
             let synced = last.file.sync_all();
             synced.map_err(|error| Error::io(IoOp::Sync, &last.path, error))?;
         }
-        // A process may have died between making a file and syncing its name. The names of the directory and of the first
-        // segment were synced before anything was durable.
+        // A process may have died between creating a file and syncing its name. The names of the directory and of the first
+        // segment were synced before any record was durable.
         let (storage, begun) = (self.files.storage(), known.durable > 0);
         if !begun {
             disk::sync_directory_and_name(storage, self.directory)
@@ -437,7 +438,7 @@ impl<'a> Walk<'a> {
         }
         let lost_tail = self.place.offset < self.durable;
         if lost_tail {
-            // What was trimmed is not missed.
+            // Trimmed offsets are not lost.
             self.place.offset = self.place.offset.max(known.log_start);
             self.lost_until(self.durable);
             if let Some(segment) = segments.last() {

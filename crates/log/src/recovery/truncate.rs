@@ -1,4 +1,4 @@
-//! The end of a recovered log: what is cut away behind it, and what is made anew because of that.
+//! The end of a recovered log: truncation, and rebuilding what it invalidates.
 use super::scan_segments::Walk;
 use crate::io::disk;
 use crate::io::preallocate::Preallocation;
@@ -13,7 +13,7 @@ use bascule_record::planted_bug::{self, PlantedBug};
 use std::sync::Arc;
 
 impl Walk<'_> {
-    /// Removes segments that lie behind the cut, newest first, so that what remains is always a prefix.
+    /// Removes segments behind the truncation, newest first, so that a prefix remains after a crash.
     pub(super) fn drop_behind_cut(&mut self, dropped: &[SegmentFile]) -> Result<(), Error> {
         if dropped.is_empty() {
             return Ok(());
@@ -27,7 +27,7 @@ impl Walk<'_> {
         mark_removed(self.files.storage(), self.directory, paths, now_ns)
     }
 
-    /// Cuts the segment at the place and syncs the cut.
+    /// Truncates the segment at the position.
     pub(super) fn cut(&mut self, source: &mut SegmentFile, torn: bool) -> Result<(), Error> {
         let end = self.place.position;
         if torn {
@@ -47,8 +47,8 @@ impl Walk<'_> {
         disk::remove_file(self.files.storage(), &source.path.with_extension("idx"))
     }
 
-    /// The snapshot tells of batches that are lost: what it says of offsets before the first segment is kept, the rest
-    /// is made anew from the headers of all that are left.
+    /// Rebuilds the producers when their file includes lost batches: entries below the first segment are kept, the others come
+    /// from the headers of all remaining batches.
     pub(super) fn rebuild_producers(&mut self, segments: &[Arc<Segment>]) -> Result<(), Error> {
         let first = segments.first().map_or(0, |segment| segment.base_offset);
         self.producers = self.producers.only_below(first);
@@ -74,7 +74,7 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// Once the log is longer again than the snapshot says, nothing would show that it tells of other batches.
+    /// Replaces the `producers` file: once the log is longer again, it would not be recognised as out of date.
     pub(super) fn replace_snapshot(&self) -> Result<(), Error> {
         let (storage, path) = (self.files.storage(), self.directory.join("producers"));
         let bytes = self.producers.to_bytes(self.identity, self.place.offset);
@@ -87,7 +87,7 @@ impl Walk<'_> {
         }
     }
 
-    /// The last segment cannot be written to: it ends in damage, or its preamble is damaged. It stays as it is.
+    /// Continues in a new segment when the last one cannot be written to: it ends in damage, or its preamble is damaged.
     pub(super) fn continue_in_new(
         &self,
         segments: &mut Vec<Arc<Segment>>,
@@ -102,8 +102,8 @@ impl Walk<'_> {
             create_segment(self.files, self.directory, preamble, self.options, 0)?;
         segment.sync()?;
         disk::sync_directory(self.files.storage(), self.directory)?;
-        // A last segment without a single batch had this name: it is the same file, made anew. Listed twice, it would be
-        // removed by retention while it is written to.
+        // A last segment without a batch had this name: it is the same file, replaced. Listed twice, retention would remove it
+        // while it is being written.
         if segments
             .last()
             .is_some_and(|last| last.base_offset == segment.base_offset)

@@ -1,4 +1,4 @@
-//! What is known of a segment without a walk: all of it by its index file, its beginning by the index snapshot.
+//! Segments that need no scan: whole ones by their index file, the beginning of the last one by the index snapshot.
 use super::scan_segments::Walk;
 use crate::io::disk;
 use crate::segment::Segment;
@@ -8,17 +8,17 @@ use crate::segment::segment_file::SegmentFile;
 use crate::state::index_snapshot::{IndexSnapshot, SnapshotState};
 use bascule_record::planted_bug::{self, PlantedBug};
 
-/// What an index file says of a segment.
+/// The index file of a segment.
 #[derive(Default)]
 pub(super) struct IndexFile {
-    /// Enough to do without a walk.
+    /// The content, if it describes the file exactly and no scan is needed.
     pub trusted: Option<(Summary, SparseIndex)>,
-    /// Otherwise: where batches begin, to find the way behind damage.
+    /// Otherwise the index alone, for resynchronisation behind damage.
     pub index: Option<SparseIndex>,
 }
 
 impl Walk<'_> {
-    /// The index file, when it describes the file as it is and nothing in the segment has to be looked at.
+    /// Reads the index file and decides whether it replaces the scan.
     pub(super) fn read_index_file(&self, source: &SegmentFile) -> IndexFile {
         let read = disk::read(self.files.storage(), &source.path.with_extension("idx"));
         let known = read
@@ -47,8 +47,7 @@ impl Walk<'_> {
         }
     }
 
-    /// The segment as the index snapshot describes it, when that is of this segment and tells all that a walk up to it would:
-    /// the place is behind it then.
+    /// The segment up to its index snapshot, and the position after it, if the snapshot is of this segment and complete.
     pub(super) fn begin_at_index_snapshot(&mut self, source: &SegmentFile) -> Option<Segment> {
         let of_this =
             |snapshot: &mut IndexSnapshot| snapshot.summary.base_offset == source.base_offset;

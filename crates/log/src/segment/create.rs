@@ -1,4 +1,4 @@
-//! Making the file of a new active segment.
+//! Creates the file of a new active segment.
 use crate::io::disk;
 use crate::io::file_names::segment_name;
 use crate::io::files::Files;
@@ -28,7 +28,7 @@ pub(crate) fn create_segment(
         bytes.resize(bytes.len() + zeros as usize, 0);
     }
     if let Err(source) = file.write_all_at(&bytes, 0) {
-        // Nothing depends on the half-made file; an error here leaves it to be truncated by the next attempt.
+        // Nothing depends on the incomplete file; if it stays, the next attempt truncates it.
         let _ = files.storage().remove_file(&path);
         return Err(Error::io(IoOp::Write, &path, source));
     }

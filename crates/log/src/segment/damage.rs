@@ -1,31 +1,31 @@
-//! What a person is told about damage.
+//! Damaged ranges of a log, and what is wrong with them.
 use std::fmt;
 use std::path::PathBuf;
 
-/// What is wrong with bytes that should be a batch.
+/// The kind of a damage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Fault {
-    /// The header's checksum does not match: its length cannot be believed either.
+    /// The checksum of a header does not match, so its length cannot be trusted either.
     Header,
-    /// The payload's checksum does not match.
+    /// The checksum of a payload does not match.
     Payload,
-    /// A sound batch that belongs elsewhere: another log's, another offset's, or of another history.
+    /// A valid batch of another log, another offset or another history.
     Misplaced,
-    /// The file ends, or there are zeros, where batches should be.
+    /// The file ends, or holds zeros, where batches should be.
     Short,
-    /// The disk does not give the bytes.
+    /// The disk cannot read the bytes.
     Unreadable,
-    /// The file is not there.
+    /// The file is missing.
     Missing,
-    /// The file's own first bytes do not check.
+    /// The preamble of the file is invalid.
     Preamble,
-    /// A frame of the journal that held what was not in a segment yet does not check.
+    /// A journal frame whose batches no segment had yet is invalid.
     Wal,
 }
 
 impl Fault {
-    /// All of them, by the number that stands for each on disk.
+    /// All kinds, by their number on disk.
     pub(crate) const ALL: [Self; 8] = [
         Self::Header,
         Self::Payload,
@@ -37,7 +37,7 @@ impl Fault {
         Self::Wal,
     ];
 
-    /// One word, stable.
+    /// A stable name of one word.
     pub fn name(self) -> &'static str {
         match self {
             Self::Header => "header",
@@ -51,7 +51,7 @@ impl Fault {
         }
     }
 
-    /// The number that stands for it on disk.
+    /// The number on disk.
     pub(crate) fn to_number(self) -> u32 {
         Self::ALL
             .iter()
@@ -59,7 +59,7 @@ impl Fault {
             .map_or(0, |at| at as u32)
     }
 
-    /// The fault of a number; those of a later version are taken as [`Fault::Header`], the one that says least.
+    /// The kind of a number; an unknown number, of a later version, is [`Fault::Header`].
     pub(crate) fn of_number(number: u32) -> Self {
         Self::ALL
             .get(number as usize)
@@ -73,28 +73,28 @@ impl fmt::Display for Fault {
         f.write_str(match self {
             Self::Header => "the checksum of a batch header does not match",
             Self::Payload => "the checksum of a payload does not match",
-            Self::Misplaced => "a batch lies here that belongs elsewhere",
+            Self::Misplaced => "a batch of another place is stored here",
             Self::Short => "the file ends or is empty where batches should be",
-            Self::Unreadable => "the disk does not give the bytes",
+            Self::Unreadable => "the disk cannot read the bytes",
             Self::Missing => "the file is missing",
-            Self::Preamble => "the beginning of the file does not check",
-            Self::Wal => "a frame of the journal does not check",
+            Self::Preamble => "the preamble of the file is invalid",
+            Self::Wal => "a frame of the journal fails its checksum",
         })
     }
 }
 
-/// Offsets that are not served because the bytes that held them are damaged.
+/// A range of offsets that is not served because its bytes are damaged.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Damage {
     /// First damaged offset.
     pub start: u64,
-    /// First offset after them; reading can go on here.
+    /// First offset after the damage; reading can continue here.
     pub end: u64,
-    /// The segment that holds them, or should, or the file of the journal.
+    /// The segment that holds the range or should hold it, or the journal file.
     pub path: PathBuf,
-    /// Position in the file where the damage was met, bytes.
+    /// Position of the damage in the file, bytes.
     pub position: u64,
-    /// What is wrong there.
+    /// What is wrong.
     pub fault: Fault,
 }
 

@@ -10,7 +10,7 @@
 //! | 16 | u32 | low half of the incarnation |
 //! | 20 | u32 | CRC-32C of bytes 0–19 |
 //!
-//! repeated every 24 bytes; epochs ascend, offsets do not decrease. The first entry that does not check ends the file.
+//! repeated every 24 bytes; epochs ascend, offsets do not decrease. The first invalid entry ends the file.
 use crate::io::disk::{self, SyncFile};
 use crate::io::fields::{seal, u32_at, u64_at, unseal};
 use crate::io::storage::{OpenMode, Storage};
@@ -26,18 +26,18 @@ pub(crate) struct EpochTable {
     entries: Vec<(u64, u64)>,
     identity: LogId,
     path: PathBuf,
-    /// Open while something in it is not handed over to be synced.
+    /// Open while it holds entries that nobody was asked to sync.
     unsynced: Option<Arc<SyncFile>>,
 }
 
 impl EpochTable {
-    /// Reads what checks of `<directory>/epochs`; empty when there is none.
+    /// Reads the valid entries of `<directory>/epochs`; empty when there is none.
     pub fn read(storage: &dyn Storage, directory: &Path, identity: LogId) -> Vec<(u64, u64)> {
         let bytes = disk::read(storage, &directory.join("epochs")).unwrap_or_default();
         parse(&bytes, identity)
     }
 
-    /// The table with `entries`; the file is rewritten first when it does not hold exactly these.
+    /// A table of `entries`; the file is rewritten unless it holds exactly these.
     pub fn open(
         storage: &dyn Storage,
         directory: &Path,
@@ -99,13 +99,13 @@ impl EpochTable {
         &self.entries
     }
 
-    /// The file, when something in it has to be synced; it is the caller's to sync from now on.
+    /// The file, if it has unsynced entries. The caller has to sync it.
     pub fn take_unsynced(&mut self) -> Option<Arc<SyncFile>> {
         self.unsynced.take()
     }
 }
 
-/// The entries that check, from the front.
+/// The valid entries, up to the first invalid one.
 pub(crate) fn parse(bytes: &[u8], identity: LogId) -> Vec<(u64, u64)> {
     let mut entries: Vec<(u64, u64)> = Vec::new();
     for entry in bytes.chunks_exact(ENTRY_BYTES) {

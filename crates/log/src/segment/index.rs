@@ -42,7 +42,7 @@ const CHUNK: usize = 64;
 pub(crate) struct IndexEntry {
     /// Its base offset.
     pub offset: u64,
-    /// Where it lies in the file.
+    /// Its position in the file.
     pub position: u64,
     /// No record of the segment before it is later than this, ns.
     pub time_before: i64,
@@ -50,7 +50,7 @@ pub(crate) struct IndexEntry {
 
 type Chunk = Box<[OnceLock<IndexEntry>]>;
 
-/// Entries in order of position. One thread appends, any number look up.
+/// Entries in order of position. One thread appends, any number of threads look up.
 #[derive(Debug)]
 pub(crate) struct SparseIndex {
     chunks: Box<[OnceLock<Chunk>]>,
@@ -123,7 +123,7 @@ impl SparseIndex {
     }
 }
 
-/// What is known of a segment without reading it.
+/// The summary of a segment in its index file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Summary {
     /// Link of the last batch.
@@ -149,7 +149,7 @@ pub(crate) fn to_bytes(identity: LogId, summary: &Summary, index: &SparseIndex) 
     first_to_bytes(identity, summary, index, index.len())
 }
 
-/// The same with the first `entries` only, at most all.
+/// As [`to_bytes`], with at most the first `entries` entries.
 pub(crate) fn first_to_bytes(
     identity: LogId,
     summary: &Summary,
@@ -194,7 +194,7 @@ pub(crate) fn read(
     read_with_room(bytes, identity, base_offset, 0)
 }
 
-/// The same; the index has room for a segment of `segment_bytes`.
+/// As [`read`], with room in the index for a segment of `segment_bytes`.
 pub(crate) fn read_with_room(
     bytes: &[u8],
     identity: LogId,

@@ -23,7 +23,7 @@ pub(crate) const PREAMBLE_BYTES: u64 = 64;
 pub(crate) const FORMAT_VERSION: u32 = 1;
 const MAGIC: [u8; 4] = *b"BSCS";
 
-/// What a segment says about itself.
+/// The fields of a preamble.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Preamble {
     /// Format version of the file.
@@ -34,7 +34,7 @@ pub(crate) struct Preamble {
     pub chain: u32,
     /// Offset of the first record.
     pub base_offset: u64,
-    /// When the file was made, ns since 1970.
+    /// Time of creation, ns since 1970.
     pub created: i64,
     /// Latest timestamp before, `i64::MIN` = none.
     pub last_timestamp: i64,

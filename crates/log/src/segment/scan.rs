@@ -1,4 +1,4 @@
-//! Walking the batches of a segment that nobody writes to, for recovery, for verifying, and for finding the way after
+//! Scanning the batches of a segment that is not being written: for recovery, verification and resynchronisation behind
 //! damage (`segment::resync`).
 use crate::LogId;
 use crate::io::disk::read_up_to;
@@ -10,32 +10,32 @@ use bascule_record::{DamageError, HEADER_BYTES, Header};
 use rustix::io::Errno;
 use std::io;
 
-/// Bytes read at a time; the first reads are smaller, for those who look at little.
+/// Bytes read at a time; the first reads are smaller, for callers that need few batches.
 pub(crate) const WINDOW: usize = 256 << 10;
 const FIRST_WINDOW: usize = 64 << 10;
 
-/// A place between two batches, and what the next one must look like.
+/// A position between two batches, and what the next batch must carry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LogPosition {
     /// Position in the file.
     pub position: u64,
     /// Base offset of the next batch.
     pub offset: u64,
-    /// Its chain value; `None` when unknown.
+    /// Chain value of the next batch; `None` when unknown.
     pub chain: Option<u32>,
-    /// The least leader epoch it may have.
+    /// Lowest leader epoch that the next batch may have.
     pub epoch: u64,
-    /// Where the batch before it begins, whose header told that this place is here; `None` when something else did.
+    /// Position of the batch whose header leads here; `None` when something else does.
     pub previous_batch: Option<u64>,
 }
 
 impl LogPosition {
-    /// The first place of a segment.
+    /// The position of the first batch of a segment.
     pub fn first(base_offset: u64) -> Self {
         Self::at(PREAMBLE_BYTES, base_offset)
     }
 
-    /// The beginning of a batch whose chain value and epoch may be any.
+    /// The beginning of a batch of any chain value and epoch.
     pub fn at(position: u64, offset: u64) -> Self {
         Self {
             position,
@@ -57,7 +57,7 @@ impl LogPosition {
                 || planted_bug::is_active(PlantedBug::ChainNotChecked))
     }
 
-    /// The place after the batch.
+    /// The position after the batch.
     pub fn after(&self, header: &Header) -> Self {
         Self {
             position: self.position + header.batch_bytes() as u64,
@@ -69,23 +69,23 @@ impl LogPosition {
     }
 }
 
-/// What lies at a place.
+/// What a scan finds at a position.
 #[derive(Clone, Debug)]
 pub(crate) enum Found {
-    /// The right batch.
+    /// The batch that belongs here.
     Batch(Header),
     /// Zeros, or the end of the file.
     End,
-    /// A sound batch that only a newer version understands: to be left alone.
+    /// A valid batch that needs a newer version. It is left as it is.
     Unsupported(DamageError),
-    /// The right batch by its header, but its payload is damaged.
+    /// The batch that belongs here by its header, with a damaged payload.
     Payload(Header, Fault),
-    /// Anything else.
+    /// No batch that belongs here.
     Damage(Fault),
 }
 
 impl Found {
-    /// What is wrong, of everything but a batch.
+    /// The fault of everything but a batch.
     pub fn fault(&self) -> Fault {
         match self {
             Self::Batch(_) | Self::End => Fault::Short,
@@ -108,7 +108,7 @@ pub(crate) struct Scanner<'a> {
     filled_at: u64,
     /// Bytes read so far.
     pub bytes_read: u64,
-    /// Why bytes could not be had, the last time that happened.
+    /// The last media error.
     pub unreadable: Option<io::Error>,
 }
 
@@ -128,16 +128,16 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// Forgets what was read or is cached of the file from `position` on: from here on the disk counts.
+    /// Drops what is cached of the file from `position` on, here and in the page cache: later reads see the disk.
     pub fn forget(&mut self, position: u64) -> io::Result<()> {
         self.filled = 0;
         self.file.forget_cached(position)
     }
 
-    /// What lies at `place`. With `whole` the payload's checksum is checked too.
+    /// What lies at `place`. With `whole` the checksum of the payload is checked too.
     ///
     /// # Errors
-    /// Those of the storage that say nothing about the bytes; bytes that the disk lost are [`Fault::Unreadable`].
+    /// Those of the storage, except media errors: these are [`Fault::Unreadable`].
     pub fn look(&mut self, place: &LogPosition, whole: bool) -> io::Result<Found> {
         let identity = self.identity;
         let head = match self.bytes(place.position, HEADER_BYTES) {
@@ -170,7 +170,7 @@ impl<'a> Scanner<'a> {
         })
     }
 
-    /// What is wrong with the payload of the batch at `position`.
+    /// The fault of the payload of the batch at `position`.
     fn payload_fault(&mut self, position: u64, header: &Header) -> io::Result<Option<Fault>> {
         let batch = match self.bytes(position, header.batch_bytes()) {
             Ok(batch) => batch,
@@ -180,8 +180,8 @@ impl<'a> Scanner<'a> {
         if payload.len() != header.stored_bytes as usize {
             return Ok(Some(Fault::Short));
         }
-        let sound = crc32c::crc32c(payload) == header.payload_crc;
-        Ok((!sound).then_some(Fault::Payload))
+        let valid = crc32c::crc32c(payload) == header.payload_crc;
+        Ok((!valid).then_some(Fault::Payload))
     }
 
     fn lost(&mut self, error: io::Error) -> io::Result<Fault> {
@@ -201,7 +201,7 @@ impl<'a> Scanner<'a> {
             let window = self.window;
             self.window = WINDOW.min(2 * window);
             match self.fill(position, wanted.max(window).min(available)) {
-                // A bad spot behind what is wanted is no reason to refuse it.
+                // A bad page behind the wanted bytes must not fail the read.
                 Err(error) if is_media_error(&error) => self.fill(position, wanted)?,
                 other => other?,
             }
@@ -211,7 +211,7 @@ impl<'a> Scanner<'a> {
         Ok(window.get(..wanted).unwrap_or(window))
     }
 
-    /// Reads `len` bytes from `position` on; what the buffer has of them already is kept.
+    /// Reads `len` bytes from `position` on, reusing what the buffer has of them.
     fn fill(&mut self, position: u64, len: usize) -> io::Result<()> {
         let have = self.filled_at + self.filled as u64;
         let keep = if position >= self.filled_at && position < have {
@@ -233,7 +233,7 @@ impl<'a> Scanner<'a> {
     }
 }
 
-/// Whether the error means that the disk lost the bytes, and not that something else stood in the way of reading them.
+/// Whether the disk lost the bytes; other errors say nothing about them.
 pub(crate) fn is_media_error(error: &io::Error) -> bool {
     matches!(
         Errno::from_io_error(error),

@@ -1,4 +1,4 @@
-//! One segment as readers and the writer share it.
+//! One segment, shared by its writer and readers.
 use crate::io::disk::SyncFile;
 use crate::io::files::{Files, HeldFile};
 use crate::io::storage::{OpenMode, StorageFile};
@@ -24,15 +24,15 @@ pub(crate) trait SyncProgress: Debug + Send + Sync {
     fn settled_end(&self) -> u64;
 }
 
-/// What the writer of an active segment has done to its file. The system tells a failed write only to those who had the
-/// file open then: so it stays open until everything is synced.
+/// What the writer of an active segment has done to its file. The kernel reports a failed write-back only to descriptors that
+/// were open at the time, so the file stays open until everything is synced.
 #[derive(Debug)]
 struct Writing {
     /// The log it belongs to; none yet, or none any more = nothing is synced.
     log: Option<Weak<dyn SyncProgress>>,
-    /// The file was made and is not synced yet.
+    /// The file was created and is not synced yet.
     is_new: bool,
-    /// First offset behind everything that was written, or tried to be.
+    /// End offset of everything written, failed attempts included.
     to: u64,
 }
 
@@ -51,24 +51,24 @@ pub(crate) struct Segment {
     path: PathBuf,
     files: Arc<Files>,
     file: ArcSwapOption<SyncFile>,
-    /// Read from or written to since the files that are open were last looked at.
+    /// Whether it was used since the last [`HeldFile::take_used`].
     used: AtomicBool,
-    /// While it is active: what keeps its file open.
+    /// The state of the writer while the segment is active.
     writing: Mutex<Option<Writing>>,
-    /// Compaction put another file in this one's place.
+    /// Whether compaction replaced the file.
     replaced: AtomicBool,
-    /// When this life began to hold all of it: monotonic, ns.
+    /// Monotonic time, ns, since which this process has held all of it.
     held_since: AtomicI64,
-    /// Compaction left no record in it.
+    /// Whether compaction left no record in it.
     vacant: AtomicBool,
     end: AtomicU64,
     next_offset: AtomicU64,
     records: AtomicU64,
     first_timestamp: AtomicI64,
     last_timestamp: AtomicI64,
-    /// How late records may be that are lost at its end: [`NO_TIME`] when none are, `i64::MAX` when that is not known.
+    /// Latest time of records lost at its end: [`NO_TIME`] when none are lost, `i64::MAX` when unknown.
     lost_until: AtomicI64,
-    /// Begun behind a lost tail: its first batch follows no batch.
+    /// Begun after a lost tail: its first batch has no predecessor.
     starts_new_chain: AtomicBool,
     index: SparseIndex,
 }
@@ -97,7 +97,7 @@ impl Segment {
         }
     }
 
-    /// A sealed segment as its index file describes it.
+    /// A sealed segment described by its index file.
     pub fn from_summary(
         files: &Arc<Files>,
         path: PathBuf,
@@ -125,13 +125,13 @@ impl Segment {
         }
     }
 
-    /// Where the file is.
+    /// The path of the file.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The file, opened when it is not. It may be closed again when others are opened, unless something in it is unsynced;
-    /// who holds it keeps it. A segment that was removed or replaced stays readable to those, and is not found by others.
+    /// The file, opened if necessary. It may be closed again when other files are opened, unless it has unsynced writes; the
+    /// returned handle stays valid, also after the segment was removed or replaced.
     pub fn file(self: &Arc<Self>) -> io::Result<Arc<SyncFile>> {
         if let Some(file) = self.file.load_full() {
             if !self.used.load(Ordering::Relaxed) {
@@ -148,7 +148,7 @@ impl Segment {
             None => OpenMode::Read,
         };
         let file = self.files.storage().open(&self.path, mode)?;
-        // Asked for after the file was opened: the name may have changed its meaning in between.
+        // Checked after the open: another file may have got the name in between.
         if self.replaced.load(Ordering::Acquire) {
             return Err(io::ErrorKind::NotFound.into());
         }
@@ -159,7 +159,7 @@ impl Segment {
         Ok(file)
     }
 
-    /// The file of an active segment, to write batches up to `next_offset`. It stays open until they are synced.
+    /// The file of an active segment, for writing batches up to `next_offset`. It stays open until they are synced.
     pub fn file_to_write(self: &Arc<Self>, next_offset: u64) -> io::Result<Arc<SyncFile>> {
         self.used.store(true, Ordering::Relaxed);
         let before = {
@@ -167,7 +167,7 @@ impl Segment {
             let Some(writing) = guard.as_mut() else {
                 return Err(io::Error::other("the segment is sealed"));
             };
-            // From now on nobody closes it.
+            // From here on the file is not closed.
             let before = writing.to;
             writing.to = before.max(next_offset);
             if let Some(file) = self.file.load_full() {
@@ -182,8 +182,7 @@ impl Segment {
         })
     }
 
-    /// The segment is active, and was made just now or found by recovery; its file stays open until it is
-    /// [`Segment::attach`]ed.
+    /// Makes the segment active: it was just created, or found by recovery. Its file stays open until [`Segment::attach`].
     pub fn begin_writing(&self, file: Arc<dyn StorageFile>) {
         *self.writing.lock() = Some(Writing {
             log: None,
@@ -200,7 +199,7 @@ impl Segment {
             .sync()
     }
 
-    /// Says which log the active segment belongs to, once that is known.
+    /// Sets the log of the active segment.
     pub fn attach<L: SyncProgress + 'static>(self: &Arc<Self>, log: &Arc<L>) {
         if let Some(writing) = self.writing.lock().as_mut() {
             let log: Weak<dyn SyncProgress> = Arc::<L>::downgrade(log);
@@ -209,64 +208,64 @@ impl Segment {
         self.files.opened(self);
     }
 
-    /// The active segment's file is synced as it was made or found.
+    /// Records that the file is synced as it was created or found.
     pub fn made_durable(&self) {
         if let Some(writing) = self.writing.lock().as_mut() {
             writing.is_new = false;
         }
     }
 
-    /// To be called before another file gets this one's name, or when it did not get it.
+    /// Marks the file as replaced, before another file gets its name; or undoes that when the rename failed.
     pub fn set_replaced(&self, replaced: bool) {
         self.replaced.store(replaced, Ordering::Release);
     }
 
-    /// Gives the segment a file that is open.
+    /// Sets the open file.
     pub fn set_file(&self, file: &Arc<SyncFile>) {
         self.file.store(Some(Arc::clone(file)));
     }
 
-    /// From now on the writer does not hold the file any more.
+    /// Ends the writing: the segment is sealed.
     pub fn sealed(self: &Arc<Self>) {
         *self.writing.lock() = None;
         self.set_held_since(self.files.storage().monotonic_ns());
         self.files.opened(self);
     }
 
-    /// Monotonic time since which nothing was added in this life, ns.
+    /// Monotonic time since which this process has added nothing, ns.
     pub fn held_since(&self) -> i64 {
         self.held_since.load(Ordering::Relaxed)
     }
 
-    /// Sets that time.
+    /// Sets [`Segment::held_since`].
     pub fn set_held_since(&self, monotonic_ns: i64) {
         self.held_since.store(monotonic_ns, Ordering::Relaxed);
     }
 
-    /// Whether compaction has found that no record is left, and nothing is damaged.
+    /// Whether compaction found it without records and without damage.
     pub fn is_vacant(&self) -> bool {
         self.vacant.load(Ordering::Relaxed)
     }
 
-    /// Says so.
+    /// Marks the segment as vacant.
     pub fn set_vacant(&self) {
         self.vacant.store(true, Ordering::Relaxed);
     }
 
-    /// Closes the file; whoever needs it opens it again.
+    /// Closes the file; it is reopened on use.
     pub fn close_file(&self) {
         self.file.store(None);
     }
 
-    /// Closes the file for good: who reads from it right now finishes, nobody opens it again.
+    /// Closes the file for good: current readers finish, later ones cannot open it.
     pub fn release(&self) {
         self.set_replaced(true);
-        // Whoever holds this may be opening the file, and looks at the flag before.
+        // The holder of this lock may be opening the file, and checks the flag before.
         let _writing = self.writing.lock();
         self.file.store(None);
     }
 
-    /// Takes note of a batch that lies at the end.
+    /// Adds a batch at the end.
     pub fn add(&self, header: &Header) {
         let position = self.end();
         let last_entry = self
@@ -303,7 +302,7 @@ impl Segment {
             .store(position + header.batch_bytes() as u64, Ordering::Release);
     }
 
-    /// Moves the end past bytes that are damaged or belong to no batch.
+    /// Moves the end past damaged bytes.
     pub fn skip(&self, end: u64, next_offset: u64) {
         self.next_offset.store(next_offset, Ordering::Relaxed);
         self.end.store(end, Ordering::Release);
@@ -319,7 +318,7 @@ impl Segment {
         self.next_offset.load(Ordering::Acquire)
     }
 
-    /// Records inside.
+    /// Number of records.
     pub fn records(&self) -> u64 {
         self.records.load(Ordering::Relaxed)
     }
@@ -339,22 +338,21 @@ impl Segment {
         self.last_timestamp.load(Ordering::Relaxed)
     }
 
-    /// Records at its end are lost, the last of them not later than `timestamp`; `i64::MAX` when that is not known.
+    /// Records that records at its end are lost, none later than `timestamp`; `i64::MAX` = unknown.
     pub fn set_lost_until(&self, timestamp: i64) {
         self.lost_until.store(timestamp, Ordering::Relaxed);
     }
 
-    /// Time of the last record that it held, lost ones included: [`NO_TIME`] when there was none, `None` when it is not
-    /// known any more.
+    /// Time of the last record, lost ones included: [`NO_TIME`] when there was none, `None` when it is unknown.
     pub fn latest(&self) -> Option<i64> {
         let lost = self.lost_until.load(Ordering::Relaxed);
         (lost != i64::MAX).then(|| lost.max(self.last_timestamp()))
     }
 
-    /// Takes note of what its preamble says.
+    /// Applies the preamble.
     pub fn set_preamble(&self, preamble: &Preamble) {
-        let anew = preamble.chain == 0 && self.base_offset != 0;
-        self.starts_new_chain.store(anew, Ordering::Relaxed);
+        let starts = preamble.chain == 0 && self.base_offset != 0;
+        self.starts_new_chain.store(starts, Ordering::Relaxed);
     }
 
     /// Whether records at its end are lost.
@@ -362,12 +360,12 @@ impl Segment {
         self.lost_until.load(Ordering::Relaxed) != NO_TIME
     }
 
-    /// What its first batch has to carry as chain value, when the batch before has this link; `None` when it may be any.
+    /// The chain value of its first batch, given the link of the batch before; `None` when any is valid.
     pub fn first_chain(&self, link_before: Option<u32>) -> Option<u32> {
         link_before.filter(|_| !self.starts_new_chain.load(Ordering::Relaxed))
     }
 
-    /// Takes over what cannot be seen in its batches, from the segment that this one replaces.
+    /// Copies what the batches do not show from the segment that this one replaces.
     pub fn take_over_from(&self, other: &Self) {
         self.set_held_since(other.held_since());
         self.set_lost_until(other.lost_until.load(Ordering::Relaxed));
@@ -377,14 +375,14 @@ impl Segment {
         );
     }
 
-    /// Where to start a look-up.
+    /// The sparse index.
     pub fn index(&self) -> &SparseIndex {
         &self.index
     }
 
-    /// What is known of the file without reading it.
+    /// Hints for a scan of the file.
     pub fn known(&self) -> Known<'_> {
-        // The end is read first: what it is followed by may only have moved on since.
+        // The end is read first: it may only have grown since.
         let position = self.end();
         Known {
             index: Some(&self.index),
@@ -398,7 +396,7 @@ impl Segment {
         }
     }
 
-    /// What the index file will say.
+    /// The summary for the index file.
     pub fn summary(&self, chain: u32, epoch: u64) -> Summary {
         Summary {
             chain,
@@ -424,7 +422,7 @@ impl HeldFile for Segment {
     }
 
     fn close_unless_unsynced(&self) -> bool {
-        // Whoever holds this is opening it or about to write.
+        // The holder of this lock is opening the file or about to write.
         let Some(writing) = self.writing.try_lock() else {
             return false;
         };

@@ -1,4 +1,4 @@
-//! The files of segments as they are found on disk: opened, with the preamble read, listed, given marked names.
+//! The files of segments on disk: listing, opening, marking as deleted.
 use crate::io::disk;
 use crate::io::file_names;
 use crate::io::file_names::base_offset_of;
@@ -9,23 +9,23 @@ use crate::{Error, IoOp, LogId};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// A segment's file as found on disk.
+/// The file of a segment as found on disk.
 pub(crate) struct SegmentFile {
-    /// Where it is.
+    /// Its path.
     pub path: PathBuf,
-    /// From its name.
+    /// The base offset in its name.
     pub base_offset: u64,
-    /// Open for reading and writing.
+    /// The open file.
     pub file: Arc<dyn StorageFile>,
     /// Its length, bytes.
     pub len: u64,
-    /// `None` when it does not check, or is another log's.
+    /// `None` when it is invalid or that of another log.
     pub preamble: Option<Preamble>,
-    /// Whose segment lies here instead of ours.
+    /// The log that the segment belongs to, when it is another one.
     pub foreign: Option<LogId>,
 }
 
-/// Opens a segment's file and reads its preamble.
+/// Opens the file of a segment and reads its preamble.
 pub(crate) fn open_segment_file(
     storage: &dyn Storage,
     path: PathBuf,
@@ -59,7 +59,7 @@ pub(crate) fn read_preamble(source: &mut SegmentFile) -> Result<(), Error> {
     Ok(())
 }
 
-/// The segments in order of their base offsets, to be written to.
+/// The segment files in order of their base offsets, opened for writing.
 pub(crate) fn find_segment_files(
     storage: &dyn Storage,
     directory: &Path,
@@ -67,7 +67,7 @@ pub(crate) fn find_segment_files(
     list_segment_files(storage, directory, OpenMode::ReadWrite)
 }
 
-/// The same, only to be read.
+/// As [`find_segment_files`], opened for reading.
 pub(crate) fn find_segment_files_to_read(
     storage: &dyn Storage,
     directory: &Path,
@@ -94,7 +94,7 @@ pub(crate) fn list_segment_files(
         .collect()
 }
 
-/// Whether the segment begins with a sound batch.
+/// Whether the segment begins with a valid batch.
 pub(crate) fn has_batch(source: &SegmentFile, identity: LogId) -> Result<bool, Error> {
     let place = LogPosition::first(source.base_offset);
     let found = Scanner::new(&*source.file, source.len, identity)
@@ -103,7 +103,7 @@ pub(crate) fn has_batch(source: &SegmentFile, identity: LogId) -> Result<bool, E
     Ok(matches!(found, Found::Batch(_) | Found::Unsupported(_)))
 }
 
-/// Position after the last byte behind `from` that is not zero; `from` when there is none.
+/// Position after the last byte from `from` on that is not zero; `from` when all are zero.
 pub(crate) fn last_non_zero(source: &SegmentFile, from: u64) -> std::io::Result<u64> {
     const STEP: u64 = 256 << 10;
     let mut end = source.len;
@@ -120,7 +120,7 @@ pub(crate) fn last_non_zero(source: &SegmentFile, from: u64) -> std::io::Result<
     Ok(from)
 }
 
-/// Gives segments and their indexes marked names, and makes the change durable.
+/// Removes the indexes of segments, renames their files to deleted names and syncs the directory.
 pub(crate) fn mark_removed<'a>(
     storage: &dyn Storage,
     directory: &Path,
@@ -131,6 +131,7 @@ pub(crate) fn mark_removed<'a>(
     disk::sync_directory(storage, directory)
 }
 
+/// As [`mark_removed`], without the sync.
 pub(crate) fn mark_names<'a>(
     storage: &dyn Storage,
     mut segments: impl Iterator<Item = &'a Path>,

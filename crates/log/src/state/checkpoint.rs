@@ -1,8 +1,8 @@
 //! The `checkpoint` file: high watermark, log start, durable point, in two slots.
 //!
-//! The slots are those of [`crate::io::slots`]. All values are lower bounds: a checkpoint that is behind costs a longer scan,
-//! nothing else. It is written to the page cache; the log start is also synced before files vanish. So the slots change
-//! only after a sync. An open syncs the file before it reads it: what it finds is what the disk holds.
+//! The slots are those of [`crate::io::slots`]. All values are lower bounds: an old checkpoint costs a longer scan, nothing
+//! else. It is written to the page cache; the log start is also synced before files are removed. So the slots alternate only
+//! after a sync. An open syncs the file before it reads it, so that it reads what the disk holds.
 //!
 //! | Offset | Type | Field |
 //! |---|---|---|
@@ -32,7 +32,7 @@ const VERSION: u32 = 1;
 const SLOT_BYTES: usize = 64;
 const CLEAN: u32 = 1;
 
-/// What a checkpoint records.
+/// The fields of a checkpoint.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Checkpoint {
     /// End of committed records, exclusive.
@@ -41,24 +41,24 @@ pub(crate) struct Checkpoint {
     pub log_start: u64,
     /// Everything below was synced.
     pub durable: u64,
-    /// The log was closed after this.
+    /// The log was closed after this checkpoint.
     pub clean: bool,
 }
 
-/// The open file, which knows what it wrote last.
+/// The file, with what was written last.
 #[derive(Debug)]
 pub(crate) struct CheckpointFile {
     path: PathBuf,
-    /// Open from a write until it is synced or let go of.
+    /// Open from a write until it is synced or released.
     handle: Option<Arc<SyncFile>>,
     identity: LogId,
     sequence: u64,
     last: Option<Checkpoint>,
-    /// Where `last` lies.
+    /// The slot of `last`.
     slot: u64,
-    /// The slot that a power cut leaves; `None` before the first sync of a new file.
+    /// The slot that survives a power cut; `None` before the first sync of a new file.
     synced: Option<u64>,
-    /// A slot does not check.
+    /// A slot fails its checksum.
     is_doubtful: bool,
 }
 
@@ -73,7 +73,7 @@ impl CheckpointFile {
             let path = &path;
             move |source| Error::io(operation, path, source)
         };
-        // An earlier life may have been killed before its sync, or have ended after a failed one: then the page cache shows
+        // An earlier run may have been killed before its sync, or have ended after a failed one: then the page cache shows
         // what the disk does not have.
         file.forget_cached(0).map_err(failed(IoOp::Sync))?;
         let slots = read(file, identity).map_err(failed(IoOp::Read))?;
@@ -89,28 +89,28 @@ impl CheckpointFile {
         })
     }
 
-    /// The newer slot may be the one that is damaged, so that the log start is that of a while ago: segments that retention
-    /// removed since are not missing.
+    /// Raises the log start to the first segment when a slot is damaged: the damaged slot may be the newer one, and segments
+    /// that retention removed since are not missing.
     pub fn settle_log_start(&mut self, first_offset: u64) {
         if let Some(last) = self.last.as_mut().filter(|_| self.is_doubtful) {
             last.log_start = last.log_start.max(first_offset);
         }
     }
 
-    /// The index snapshot tells that everything below `offset` was synced, too.
+    /// Raises the durable point to that of the index snapshot.
     pub fn settle_durable(&mut self, offset: u64) {
         if let Some(last) = &mut self.last {
             last.durable = last.durable.max(offset);
         }
     }
 
-    /// What the file said when it was opened, or what was written since.
+    /// The checkpoint read at the open, or the last one written.
     pub fn last(&self) -> Option<Checkpoint> {
         self.last
     }
 
-    /// Syncs what was written. What was let go of is written once more: the system tells a failed write only to those who
-    /// had the file open.
+    /// Syncs the last checkpoint. If the file was released since, the slot is written again: the kernel reports a failed
+    /// write-back only to descriptors that were open at the time.
     pub fn sync(&mut self, storage: &dyn Storage) -> Result<(), Error> {
         if let Some(last) = self.last
             && self.handle.is_none()
@@ -126,7 +126,7 @@ impl CheckpointFile {
         Ok(())
     }
 
-    /// Closes the file, synced or not: all it tells are lower bounds.
+    /// Closes the file, synced or not: all values are lower bounds.
     pub fn release(&mut self) {
         self.handle = None;
     }
@@ -143,7 +143,7 @@ impl CheckpointFile {
             .map_err(|source| Error::io(IoOp::Write, &self.path, source))
     }
 
-    /// Writes the slot that was not synced last, to the page cache. Nothing is written when nothing changed.
+    /// Writes a changed checkpoint to the page cache, into the slot that was not synced last.
     pub fn write(&mut self, storage: &dyn Storage, checkpoint: Checkpoint) -> Result<(), Error> {
         if self.last == Some(checkpoint) {
             return Ok(());
@@ -165,7 +165,7 @@ impl CheckpointFile {
     }
 }
 
-/// Looks into `<directory>/checkpoint` without touching it; `None` when there is none.
+/// Reads `<directory>/checkpoint` without changing it; `None` when there is none.
 pub(crate) fn look(
     storage: &dyn Storage,
     directory: &Path,
@@ -176,12 +176,12 @@ pub(crate) fn look(
     read(&*file, identity).ok()
 }
 
-/// An error is not an answer: to go on without the durable point would cut what a later try finds whole.
+/// Reads both slots. An error must not count as an absent checkpoint: without the durable point recovery would truncate data.
 fn read(file: &dyn StorageFile, identity: LogId) -> std::io::Result<Slots<Checkpoint>> {
     Slots::read::<SLOT_BYTES>(file, |bytes| parse_slot(bytes, identity))
 }
 
-/// Whose checkpoint lies in the directory, by a slot that checks; `None` when there is none.
+/// The log that the checkpoint in the directory belongs to, by a valid slot; `None` when there is none.
 pub(crate) fn owner(storage: &dyn Storage, directory: &Path) -> Result<Option<LogId>, Error> {
     let path = directory.join(CHECKPOINT);
     let file = match storage.open(&path, OpenMode::Read) {
@@ -221,8 +221,7 @@ fn to_bytes(sequence: u64, identity: LogId, checkpoint: Checkpoint) -> Vec<u8> {
     out
 }
 
-/// Sequence number and content of a slot. One that does not check, belongs to another log or has another version is
-/// absent.
+/// Sequence number and content of a slot; `None` when it is invalid, of another log or of another version.
 pub(crate) fn parse_slot(bytes: &[u8], identity: LogId) -> Option<(u64, Checkpoint)> {
     let body = unseal(bytes).filter(|_| bytes.len() == SLOT_BYTES)?;
     let ours = body.get(..4)? == MAGIC

@@ -1,33 +1,33 @@
-//! What a log and its compaction share.
+//! The state of the compaction of a log.
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// What a log and its compaction share.
+/// Shared by a log and its compaction.
 #[derive(Debug, Default)]
 pub(crate) struct Compacting {
     pub cancelled: Arc<AtomicBool>,
-    /// A run was asked for and has not ended.
+    /// A run was submitted and has not ended.
     pub busy: AtomicBool,
     /// Held during a run.
     pub progress: Mutex<Progress>,
 }
 
 impl Compacting {
-    /// Ends the run, if there is one, and keeps others from beginning. Waits for the current step.
+    /// Ends the current run and prevents others. Waits for the current step.
     pub fn cancel(&self) {
         self.cancelled.store(true, Ordering::Release);
         drop(self.progress.lock());
     }
 }
 
-/// What the last run came to.
+/// The progress of the last run.
 #[derive(Debug, Default)]
 pub(crate) struct Progress {
-    /// Below it every sealed segment holds only the latest of what was known below it.
+    /// Below this offset every sealed segment holds only the latest record of each key.
     pub clean_to: u64,
-    /// Where the search ended: base offset of the segment, bytes in it.
-    pub looked_to: (u64, u64),
-    /// When the earliest tombstone that was left may go, ns.
+    /// End of the last scan: base offset of the segment, bytes in it.
+    pub scanned_to: (u64, u64),
+    /// When the earliest remaining tombstone may be removed, ns.
     pub tombstone_due: Option<i64>,
 }

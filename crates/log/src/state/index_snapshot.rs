@@ -1,21 +1,20 @@
-//! The index snapshot of a log: a place in its active segment up to which everything was synced, with what recovery would
-//! otherwise have to read the segment for.
+//! The index snapshot of a log: the index and the producers up to a synced position in its active segment.
 //!
-//! Without one, recovery reads the headers of the whole active segment; with one it begins behind it. The file
-//! `landmark` is replaced as a whole (temporary file, rename) and not synced: it tells only of what was synced before it
-//! was written, so whichever version a crash leaves is true. It is never evidence about the log. It is believed when it
-//! checks, is of the last segment, that segment is long enough, and the batch that lies before the place is the one it
-//! names: that batch's link commits to the whole history before it. Otherwise it is as if it were absent.
+//! With a snapshot, recovery scans the active segment from that position on; without one, from its beginning. The file
+//! `landmark` is replaced as a whole (temporary file, rename) and not synced: it describes only what was synced before it
+//! was written, so whichever version a crash leaves is true. It is trusted when its checksum matches, it describes the last
+//! segment, that segment is long enough, and the batch before the position is the one it names: the link of that batch
+//! commits to the whole history before it. Otherwise it counts as absent.
 //!
 //! | Offset | Type | Field |
 //! |---|---|---|
 //! | 0 | u32 | magic `BSCL` |
 //! | 4 | u32 | version = 1 |
-//! | 8 | u64 | position of the last batch before the place |
+//! | 8 | u64 | position of the last batch before the snapshot position |
 //! | 16 | u32 | bytes of the index, n |
 //! | 20 | u32 | bytes of the producers, m |
-//! | 24 | n | as an `.idx` file whose end is the place |
-//! | 24 + n | m | as a `producers` file whose offset is the place's |
+//! | 24 | n | as an `.idx` file whose end is the snapshot position |
+//! | 24 + n | m | as a `producers` file whose offset is that of the snapshot |
 //! | 24 + n + m | u32 | CRC-32C of everything before |
 use crate::io::disk;
 use crate::io::fields::{seal, u32_at, u64_at, unseal};
@@ -38,25 +37,25 @@ pub(crate) const INDEX_SNAPSHOT: &str = "landmark";
 const MAGIC: [u8; 4] = *b"BSCL";
 const VERSION: u32 = 1;
 const HEAD_BYTES: usize = 24;
-/// About what a producer takes in the file.
+/// Bytes of a producer in the file, about.
 pub(crate) const PRODUCER_BYTES: u64 = 136;
 
-/// An index snapshot that is believed.
+/// A trusted index snapshot.
 #[derive(Debug)]
 pub(crate) struct IndexSnapshot {
-    /// The segment up to the place.
+    /// The segment up to the snapshot position.
     pub summary: Summary,
-    /// Its index up to there, with room for the rest.
+    /// Its index up to there, with room for the rest of the segment.
     pub index: SparseIndex,
-    /// Where the last batch before the place lies.
+    /// Position of the last batch before the snapshot position.
     pub last_batch: u64,
-    /// The producers with every batch below the place.
+    /// The producers with every batch up to the snapshot position.
     pub producers: Producers,
 }
 
 impl IndexSnapshot {
-    /// The index snapshot of the last of `sources`, if there is one that can be believed. `segment_bytes`: what there has to be
-    /// room for in the index.
+    /// The index snapshot of the last of `sources`, if there is a trusted one. `segment_bytes`: size of the segment that the index
+    /// has room for.
     pub fn find(
         storage: &dyn Storage,
         directory: &Path,
@@ -73,12 +72,12 @@ impl IndexSnapshot {
             .then_some(snapshot)
     }
 
-    /// First offset behind the place.
+    /// First offset after the snapshot.
     pub fn end_offset(&self) -> u64 {
         self.summary.next_offset
     }
 
-    /// The place, and what the next batch must look like.
+    /// The snapshot position, and what the next batch must carry.
     pub fn place(&self) -> LogPosition {
         LogPosition {
             position: self.summary.end,
@@ -89,7 +88,7 @@ impl IndexSnapshot {
         }
     }
 
-    /// Whether the batch before the place is in the file, and is the one that was there.
+    /// Whether the file still has the batch before the snapshot position.
     fn names_batch_in(&self, source: &SegmentFile, identity: LogId) -> bool {
         let summary = &self.summary;
         if summary.end > source.len || self.last_batch < PREAMBLE_BYTES {
@@ -131,7 +130,7 @@ fn read(bytes: &[u8], identity: LogId, base_offset: u64, room: u64) -> Option<In
     })
 }
 
-/// Where a log was when its checkpoint was asked for: becomes the index snapshot once all of it is synced.
+/// The state of a log when its checkpoint was requested. It becomes the index snapshot once all of it is synced.
 #[derive(Debug)]
 pub(crate) struct Candidate {
     /// The active segment of that time.
@@ -140,7 +139,7 @@ pub(crate) struct Candidate {
     pub summary: Summary,
     /// Entries its index had.
     pub entries: usize,
-    /// Where its last batch lies.
+    /// Position of its last batch.
     pub last_batch: u64,
     /// The bytes of a `producers` file.
     pub producers: Vec<u8>,
@@ -164,7 +163,7 @@ impl Candidate {
         out
     }
 
-    /// Puts it in the place of the last index snapshot, unsynced, once everything below it is synced in the segments.
+    /// Replaces the index snapshot, without a sync, once everything below it is synced in the segments.
     pub fn write_if_settled(&self, storage: &dyn Storage, shared: &Shared) -> Result<(), Error> {
         if self.is_written() || shared.settled_end() < self.summary.next_offset {
             return Ok(());
@@ -186,10 +185,10 @@ impl Candidate {
     }
 }
 
-/// What the writer of a log keeps in mind between two index snapshots.
+/// What the writer of a log remembers between two index snapshots.
 #[derive(Debug, Default)]
 pub(crate) struct SnapshotState {
-    /// Waits until it is synced.
+    /// A candidate that is not written yet.
     pub pending: Option<Arc<Candidate>>,
     /// Base offset of the segment of the last candidate, and where that ended.
     pub to: (u64, u64),
@@ -198,7 +197,7 @@ pub(crate) struct SnapshotState {
 }
 
 impl SnapshotState {
-    /// After recovery, which found everything up to here in the index snapshot.
+    /// The state after recovery from an index snapshot that ends here.
     pub fn up_to(base_offset: u64, end: u64) -> Self {
         Self {
             pending: None,

@@ -1,4 +1,4 @@
-//! What a log knows of itself: the ends and segments that its readers see, and the small files that keep the rest.
+//! The state of a log: the end offsets and segments that readers see, and the small files that store the rest.
 pub(crate) mod checkpoint;
 pub(crate) mod compaction;
 pub(crate) mod index_snapshot;

@@ -1,14 +1,14 @@
-//! What idempotent producers sent last, so that a retry is answered instead of stored again.
+//! The last batches of idempotent producers, so that a retry is answered instead of stored again.
 //!
-//! A producer is known for as long as its last batch is retained, and never forgotten within [`KEPT_NS`] of it. At most
-//! [`MAX_PRODUCERS`] are known: beyond, the one whose last batch is oldest goes, if that is old enough; if it is not, a
-//! producer that is not known is refused until one may go. What is known depends on the log and its times alone, so
-//! every life and every replica knows the same ones.
+//! A producer is known while its last batch is retained, and never forgotten within [`KEPT_NS`] of it. At most
+//! [`MAX_PRODUCERS`] are known. Beyond that, the producer with the oldest last batch is forgotten if it is old enough;
+//! otherwise a new producer is refused for the time being. The state depends only on the log and its timestamps, so every
+//! run and every replica has the same one.
 //!
-//! Sequences count records and wrap at 2^32. A batch that compaction rewrote counts with its span, which is what it
-//! had.
+//! Sequences count records and wrap at 2^32. A batch that compaction rewrote counts with its span, the number of records that
+//! it had.
 //!
-//! The `producers` file is the state at the start of a segment; what came later is read from the batch headers:
+//! The `producers` file is the state at the start of a segment; later batches are read from their headers:
 //!
 //! | Offset | Type | Field |
 //! |---|---|---|
@@ -54,9 +54,9 @@ pub enum SequenceError {
     /// The sequence does not follow the last one.
     #[error("sequence {got} does not follow: {expected} is next")]
     Gap {
-        /// What would be right.
+        /// The expected sequence.
         expected: u32,
-        /// What came.
+        /// The received value.
         got: u32,
     },
     /// A newer generation of this producer exists.
@@ -64,13 +64,13 @@ pub enum SequenceError {
     Fenced {
         /// The newest epoch seen.
         current: u32,
-        /// What came.
+        /// The received value.
         got: u32,
     },
-    /// As many producers are known as may be, and none of them has been silent for 15 minutes: try again later.
+    /// The maximum number of producers is known and none has been silent for 15 minutes. Try again later.
     #[error("{limit} producers appended within 15 minutes; another one is refused for now")]
     TooMany {
-        /// How many may be known.
+        /// The maximum.
         limit: usize,
     },
 }
@@ -122,10 +122,10 @@ impl Producers {
         self.by_id.len()
     }
 
-    /// Takes note of a stored batch; see [`Producers::add`].
+    /// Adds a stored batch; see [`Producers::add`].
     pub fn note(&mut self, header: &Header) {
         if let Some(producer) = header.producer {
-            // The span is what the batch had before compaction took records out of it.
+            // The span is the number of records before compaction removed some.
             self.add(
                 producer,
                 header.span,
@@ -135,7 +135,7 @@ impl Producers {
         }
     }
 
-    /// Takes note of a stored batch of `count` records. Batches come in the order of their offsets and times.
+    /// Adds a stored batch of `count` records. Batches come in the order of offsets and times.
     pub fn add(&mut self, producer: Producer, count: u32, base_offset: u64, base_timestamp: i64) {
         let state = self.by_id.entry(producer.id).or_insert_with(|| State {
             epoch: producer.epoch,
@@ -161,7 +161,7 @@ impl Producers {
         while self.by_id.len() > MAX_PRODUCERS && self.forget_oldest(base_timestamp, u64::MAX) {}
     }
 
-    /// Forgets producers whose last batch lies below `log_start`, once that is long enough before `now_ns`.
+    /// Forgets producers whose last batch lies below `log_start` and is old enough at `now_ns`.
     pub fn forget_removed(&mut self, log_start: u64, now_ns: i64) {
         while self.forget_oldest(now_ns, log_start) {}
     }
@@ -236,7 +236,7 @@ impl Producers {
         ))
     }
 
-    /// The same without what lies at `end` or above.
+    /// A copy without batches at `end` or above.
     pub fn only_below(&self, end: u64) -> Self {
         let mut kept = Self::default();
         for (id, state) in self
@@ -284,9 +284,8 @@ impl Producers {
         out
     }
 
-    /// Reads a `producers` file: the state and the offset up to which it goes. `None` when it is damaged or foreign, or says
-    /// what is never written: a producer twice or without batches, batches that are not in the order of their offsets, end
-    /// behind the state, or lie where another producer's last one does.
+    /// Reads a `producers` file: the state and its end offset. `None` when it is damaged, of another log, or inconsistent: a
+    /// producer twice or without batches, batches out of order or behind the end offset, or two last batches at one offset.
     pub fn read(bytes: &[u8], identity: LogId) -> Option<(Self, u64)> {
         let body = unseal(bytes)?;
         let ours = body.get(..4)? == MAGIC
@@ -325,7 +324,7 @@ impl Producers {
                 producers.add(producer, count, base_offset, i64_at(body, at + 16)?);
                 at += BATCH_BYTES;
             }
-            // Producers come in the order of their last batches.
+            // Producers are in the order of their last batches.
             if last >= before {
                 return None;
             }

@@ -1,8 +1,8 @@
-//! What is known to be damaged in a log, in memory and in the file `quarantine` beside the segments.
+//! The known damaged ranges of a log, in memory and in the file `quarantine` beside the segments.
 //!
-//! The file is a memory, not evidence: reads check what they read whatever it says, a scrub finds everything again. It
-//! is there so that damage found once is shown after a restart too, and said once. Ranges leave it when a scrub finds
-//! their segment sound and when they fall below the log start.
+//! The file is a record, not evidence: reads check every batch, and a scrub finds all damage again. It keeps damage visible
+//! after a restart and prevents a second report. A range leaves it when a scrub finds its segment intact, or when it falls
+//! below the log start.
 //!
 //! | Offset | Type | Field |
 //! |---|---|---|
@@ -36,16 +36,16 @@ const MAGIC: [u8; 4] = *b"BSCQ";
 const VERSION: u32 = 1;
 const HEAD_BYTES: usize = 32;
 const ENTRY_BYTES: usize = 40;
-/// So many ranges are remembered, the first found; of others only those who read them learn.
+/// Most ranges that are kept, the first found. Reads report the others.
 const MOST_RANGES: usize = 10_000;
 
-/// Is told of every range that was not known before.
+/// Called for every new range.
 pub type Listener = Box<dyn Fn(&Damage) + Send + Sync>;
 
-/// What is known.
+/// The known ranges.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Ranges {
-    /// Ordered by start and by end: none covers another.
+    /// Ordered by start and by end; none covers another.
     pub damages: Vec<Damage>,
     /// When the last whole scrub ended, ns since 1970; 0 = never.
     pub scrubbed: i64,
@@ -55,15 +55,15 @@ pub(crate) struct Ranges {
 #[derive(Default)]
 pub(crate) struct Quarantine {
     ranges: Arc<Mutex<Ranges>>,
-    /// The background worker is asked to write the file, and has not begun: it writes what is known when it does.
+    /// A job that writes the file is queued and has not begun; it writes the ranges of that moment.
     queued: Arc<AtomicBool>,
-    /// Whether the file is another's now; held while it is written.
+    /// Whether writing has ended; held while the file is written.
     ended: Arc<Mutex<bool>>,
     listener: OnceLock<Listener>,
     home: OnceLock<Home>,
 }
 
-/// How the file is written.
+/// Where the file is written.
 struct Home {
     directory: PathBuf,
     identity: LogId,
@@ -80,7 +80,7 @@ impl std::fmt::Debug for Quarantine {
 }
 
 impl Quarantine {
-    /// Takes what the file said and what recovery found, and from now on keeps the file.
+    /// Loads the file, adds the ranges that recovery found, and writes the file from now on.
     pub fn attach(
         &self,
         directory: &Path,
@@ -112,31 +112,31 @@ impl Quarantine {
         }
     }
 
-    /// From now on the file is not written any more.
+    /// Ends the writing of the file.
     pub fn end(&self) {
         *self.ended.lock() = true;
     }
 
-    /// Sets who is told of new ranges; the first one counts.
+    /// Sets the listener for new ranges; only the first one counts.
     pub fn listen(&self, listener: Listener) {
         let _ = self.listener.set(listener);
     }
 
-    /// What is known, from the log start on, ordered by offset.
+    /// The known ranges from the log start on, ordered by offset.
     pub fn list(&self, log_start: u64) -> Vec<Damage> {
         let mut damages = self.ranges.lock().damages.clone();
         damages.retain(|damage| damage.end > log_start);
         damages
     }
 
-    /// Takes note of damage. A range that is known is passed over; a new one is told and written down.
+    /// Adds a range. A new one is reported and written to the file.
     pub fn note(&self, damage: &Damage) {
         if self.add(damage) {
             self.save();
         }
     }
 
-    /// Adds a range; a new one is told. Returns whether it was new.
+    /// Adds a range and reports a new one. Returns whether it was new.
     fn add(&self, damage: &Damage) -> bool {
         let is_new = insert(&mut self.ranges.lock().damages, damage.clone());
         if let Some(listener) = self.listener.get().filter(|_| is_new) {
@@ -150,7 +150,7 @@ impl Quarantine {
         self.ranges.lock().scrubbed
     }
 
-    /// What a scrub found in offsets [start, end): takes the place of what was known there.
+    /// Replaces the ranges within [start, end) with those that a scrub found.
     pub fn replace(&self, start: u64, end: u64, found: &[Damage]) {
         let still: HashSet<&Damage> = found.iter().collect();
         let mut ranges = self.ranges.lock();
@@ -169,7 +169,7 @@ impl Quarantine {
         }
     }
 
-    /// Takes note of a whole scrub, and forgets what lies below the log start.
+    /// Records a complete scrub, and drops ranges below the log start.
     pub fn scrub_ended(&self, now_ns: i64, log_start: u64) {
         let mut ranges = self.ranges.lock();
         ranges.damages.retain(|damage| damage.end > log_start);
@@ -178,8 +178,7 @@ impl Quarantine {
         self.save();
     }
 
-    /// Has the file written, by the background worker, once for all that is found before it comes to that; without ranges and
-    /// scrubs there is no file.
+    /// Submits a job that writes the file, unless one is queued.
     fn save(&self) {
         let Some(home) = self.home.get() else { return };
         if self.queued.swap(true, Ordering::AcqRel) {
@@ -190,7 +189,7 @@ impl Quarantine {
         let (files, ended) = (Arc::clone(&home.files), Arc::clone(&self.ended));
         // Once the group committer has ended nothing runs this: the next open finds the damage again.
         home.background.submit(Box::new(move || {
-            // First: what comes while this is written is not in it.
+            // First: ranges that are added during the write are not in it.
             queued.store(false, Ordering::Release);
             let bytes = to_bytes(identity, &ranges.lock());
             let ended = ended.lock();
@@ -206,7 +205,7 @@ impl Quarantine {
     }
 }
 
-/// Adds a range unless it is known wholly; what it covers goes. Returns whether it was added.
+/// Adds a range unless a known one covers it, and drops those that it covers. Returns whether it was added.
 fn insert(damages: &mut Vec<Damage>, new: Damage) -> bool {
     let behind = damages.partition_point(|known| known.start <= new.start);
     let before = behind.checked_sub(1).and_then(|at| damages.get(at));
@@ -252,7 +251,7 @@ pub(crate) fn read(storage: &dyn Storage, directory: &Path, identity: LogId) -> 
     of_bytes(&bytes, directory, identity).unwrap_or_default()
 }
 
-/// The ranges in the file's bytes; `None` when they do not check.
+/// The ranges in the bytes of the file; `None` when they are invalid.
 pub(crate) fn of_bytes(bytes: &[u8], directory: &Path, identity: LogId) -> Option<Ranges> {
     let body = unseal(bytes)?;
     let ours = body.get(..4)? == MAGIC
@@ -325,17 +324,17 @@ mod tests {
     }
 
     #[test]
-    fn a_range_is_told_once_and_a_wider_one_takes_its_place() {
+    fn a_range_is_reported_once_and_a_wider_one_replaces_it() {
         let quarantine = Quarantine::default();
-        let told = Arc::new(Mutex::new(Vec::new()));
-        let theirs = Arc::clone(&told);
+        let reported = Arc::new(Mutex::new(Vec::new()));
+        let theirs = Arc::clone(&reported);
         quarantine.listen(Box::new(move |damage| {
             theirs.lock().push((damage.start, damage.end));
         }));
         for (start, end) in [(5, 9), (6, 8), (5, 9), (1, 2), (4, 10)] {
             quarantine.note(&damage(start, end));
         }
-        assert_eq!(*told.lock(), [(5, 9), (1, 2), (4, 10)]);
+        assert_eq!(*reported.lock(), [(5, 9), (1, 2), (4, 10)]);
         assert_eq!(quarantine.list(0), [damage(1, 2), damage(4, 10)]);
         assert_eq!(quarantine.list(2), [damage(4, 10)]);
         quarantine.replace(3, 12, &[]);
@@ -343,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn so_many_ranges_are_remembered_and_a_wider_one_still_takes_their_place() {
+    fn a_bounded_number_of_ranges_is_kept_and_a_wider_one_still_replaces_them() {
         let quarantine = Quarantine::default();
         let found: Vec<Damage> = (0..MOST_RANGES as u64 + 50)
             .map(|i| damage(2 * i, 2 * i + 1))

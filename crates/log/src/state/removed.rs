@@ -1,4 +1,4 @@
-//! What was removed from a log.
+//! Counts of what retention and trims removed.
 use crate::segment::Segment;
 use std::sync::Arc;
 

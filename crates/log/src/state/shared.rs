@@ -1,4 +1,4 @@
-//! What the writer of a log and its readers share: the list of segments and the ends, all read without locks.
+//! The state that the writer of a log shares with its readers: the list of segments and the end offsets, read without locks.
 //!
 //! Order of publication: bytes are in the page cache before a segment's end moves, a segment is in the list before the
 //! log end moves into it, and the high watermark moves last. So a reader that loads the high watermark first finds
@@ -32,13 +32,13 @@ pub(crate) type SegmentList = Vec<Arc<Segment>>;
 /// The readable side of a log.
 #[derive(Debug)]
 pub(crate) struct Shared {
-    /// Where the log lives.
+    /// The directory of the log.
     pub directory: PathBuf,
-    /// Which log it is.
+    /// The id of the log.
     pub identity: LogId,
     segments: ArcSwap<SegmentList>,
-    /// Held while sealed segments get other names or other contents, and while derived files are written, by work that the
-    /// owner of the log does not wait for. Such work looks first whether the log is closed: then its files may be another's.
+    /// Held by background work while it renames or replaces sealed segments or writes derived files. Such work first checks
+    /// whether the log is closed: then another log may own the files.
     pub pending_deletes: Mutex<PendingDeletes>,
     log_start: AtomicU64,
     log_end: AtomicU64,
@@ -52,28 +52,28 @@ pub(crate) struct Shared {
     /// Whether a sweep of the directory is queued.
     pub sweep_waits: AtomicBool,
     keys: ArcSwap<KeyRing>,
-    /// Where batches between the settled and the durable end are, too.
+    /// Holds the batches between the settled and the durable end.
     wal: OnceLock<Weak<dyn UnsyncedBatches>>,
-    /// What is known to be damaged.
+    /// The known damaged ranges.
     pub quarantine: Quarantine,
 }
 
-/// What is known of names that wait to be unlinked. Times are monotonic, ns: setting a clock shortens no grace.
+/// Files that wait to be unlinked. Times are monotonic, ns, so that setting the clock shortens no grace period.
 #[derive(Debug, Default)]
 pub(crate) struct PendingDeletes {
-    /// When the log was opened: what was marked before has waited at least since then.
+    /// When the log was opened: files marked earlier have waited at least since then.
     pub opened: i64,
-    /// When a name was marked in this life.
+    /// When each file was marked in this run.
     pub marked: HashMap<PathBuf, i64>,
-    /// Segments that are not in the list any more and whose files still have their names; with the time of day when they
-    /// were taken out, ns since 1970.
+    /// Segments that left the list and whose files still have their names, with the time of day when they left, ns since
+    /// 1970.
     pub expired: Vec<(i64, Arc<Segment>)>,
-    /// Segments that are not in the list any more, and since when.
+    /// Segments that left the list, and since when.
     pub retired: Vec<(i64, Arc<Segment>)>,
 }
 
 impl Shared {
-    /// A log whose readable end is still its start.
+    /// The state of a log that shows no records yet.
     pub fn new(directory: PathBuf, identity: LogId, segments: SegmentList, log_start: u64) -> Self {
         Self {
             directory,
@@ -109,7 +109,7 @@ impl Shared {
         });
     }
 
-    /// Puts a segment in the place of another; `false` when that one is no longer in the list.
+    /// Replaces a segment by another; `false` when it is no longer in the list.
     pub fn replace_segment(&self, old: &Arc<Segment>, new: &Arc<Segment>) -> bool {
         let replaced = AtomicBool::new(false);
         self.edit_segments(|segments| {
@@ -146,7 +146,7 @@ impl Shared {
         self.log_end.load(Ordering::Acquire)
     }
 
-    /// Shows the end after an append, and the time of its last record.
+    /// Publishes the end after an append, and the time of its last record.
     pub fn set_log_end(&self, offset: u64, last_timestamp: i64) {
         self.last_timestamp.store(last_timestamp, Ordering::Relaxed);
         self.log_end.store(offset, Ordering::Release);
@@ -162,7 +162,7 @@ impl Shared {
         self.durable_end.fetch_max(offset, Ordering::AcqRel);
     }
 
-    /// End of what is synced in the segments themselves; never above the durable end but for an instant.
+    /// End of what is synced in the segments themselves; above the durable end for an instant at most.
     pub fn settled_end(&self) -> u64 {
         self.settled_end.load(Ordering::Acquire)
     }
@@ -225,7 +225,7 @@ impl Shared {
         self.is_in_wal.load(Ordering::Relaxed)
     }
 
-    /// Says where the last commit was synced.
+    /// Records where the last commit was synced.
     pub fn set_in_wal(&self, journaled: bool) {
         self.is_in_wal.store(journaled, Ordering::Relaxed);
     }
@@ -251,8 +251,8 @@ impl Shared {
         self.closed.load(Ordering::Acquire)
     }
 
-    /// Closes the files of all segments, also for readers that are still there: they would keep the space of files that are
-    /// removed. Waits for work under way that changes names. The log is closed before.
+    /// Closes the files of all segments of a closed log, so that remaining readers do not hold the space of removed files. Waits
+    /// for background work that renames files.
     pub fn release_files(&self) {
         let mut deletes = self.pending_deletes.lock();
         let gone = std::mem::take(&mut deletes.expired).into_iter();
@@ -263,7 +263,7 @@ impl Shared {
         }
     }
 
-    /// Turns readers away.
+    /// Closes the log for readers.
     pub fn close(&self) {
         self.closed.store(true, Ordering::Release);
     }

@@ -1,4 +1,4 @@
-//! Moving the high watermark from another thread than the writer's: the committer does it before it answers.
+//! Moves the high watermark from another thread: the committer does so before it answers.
 use crate::failpoint;
 use crate::state::shared::Shared;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ impl HighWatermark {
         Self(shared)
     }
 
-    /// Shows readers everything below `offset` (exclusive); never moves back.
+    /// Publishes everything below `offset` (exclusive) to readers; never moves back.
     pub fn raise(&self, offset: u64) {
         self.0.raise_high_watermark(offset);
         failpoint::pass("publish.hw_advanced");

@@ -1,4 +1,4 @@
-//! The operating system's storage with one fault: from the n-th call that can fail so on, for as many as are told.
+//! The operating system's storage with one fault: from the n-th call that can fail so on, for a given number of calls.
 #![allow(dead_code)] // each test program uses its part
 use bascule_log::{FileOver, OpenMode, OsStorage, Storage, StorageFile};
 use std::io;
@@ -219,7 +219,7 @@ impl FileOver for FaultyFile {
     }
 
     fn sync_data(&self) -> io::Result<()> {
-        // No power is cut here: what a real sync would do is not looked at, and it takes long.
+        // No power is cut here: a real sync would take long and prove nothing.
         self.storage.pass(Kind::Sync, &self.path)
     }
 

@@ -1,6 +1,6 @@
 //! A log of numbered records, its files harmed, and what a reader then gets of it.
 #![allow(dead_code)] // each test program uses its part
-#![allow(clippy::unwrap_used)] // a test that cannot go on should stop
+#![allow(clippy::unwrap_used)] // a test fails by a panic
 use super::support::{Home, Records, batch, settle, small};
 use bascule_log::integrity::Damage;
 use bascule_log::{GroupCommitter, Log, LogReader, ReadError, ReadMode};
@@ -76,7 +76,7 @@ pub fn ranges(damages: &[Damage]) -> Vec<(u64, u64)> {
         .collect()
 }
 
-/// Every offset below `end`, which is the log's, is either served with its value or refused, and the refused ones are told.
+/// Every offset below `end`, which is the log's, is either served with its value or refused, and the refused ones are reported.
 pub fn expect_exactly(log: &Log, end: u64, lost: &[(u64, u64)]) {
     log.set_high_watermark(u64::MAX);
     let (records, refused) = read_around(&log.reader(), 0);

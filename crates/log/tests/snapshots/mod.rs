@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-/// Copies the directory before each call that changes something, and in the middle of each write, while it is told to.
+/// Copies the directory before each call that changes something, and in the middle of each write, while it is enabled.
 #[derive(Debug)]
 pub struct Snapshots {
     /// The log's directory.

@@ -1,6 +1,6 @@
 //! A log in a temporary directory, and small batches for it.
 #![allow(dead_code)] // each test program uses its part
-#![allow(clippy::unwrap_used, clippy::expect_used)] // a test that cannot go on should stop
+#![allow(clippy::unwrap_used, clippy::expect_used)] // a test fails by a panic
 use bascule_log::{
     Durability, Error, GroupCommitter, Log, LogId, LogOptions, LogReader, ReadError, ReadMode,
     Recovery, Storage,

@@ -3,7 +3,7 @@
 //!
 //! A kill leaves what was written where the next process finds it, as the page cache does; a power cut leaves what was
 //! synced. A file's sync makes its content durable, not its name; a directory's sync makes its names durable.
-#![allow(clippy::unwrap_used)] // a test that cannot go on fails
+#![allow(clippy::unwrap_used)] // a test fails by a panic
 use bascule_log::{OpenMode, Storage, StorageFile};
 use rustix::io::Errno;
 use std::collections::BTreeMap;

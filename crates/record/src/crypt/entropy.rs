@@ -1,7 +1,7 @@
-//! Where random bytes come from. A trait, because a simulation must draw its own.
+//! The source of random bytes: a trait, because a simulation needs its own.
 use ring::rand::{SecureRandom, SystemRandom};
 
-/// Gives random bytes that nobody can foresee.
+/// A source of unpredictable random bytes.
 pub trait Entropy: Send + Sync + std::fmt::Debug {
     /// Fills `out`.
     ///

@@ -3,7 +3,7 @@ use super::{DataKey, Entropy, KeyLack, SealError, Sealer, SystemEntropy};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Data keys by number, those included that cannot be had, with the reason. Immutable; cheap to clone.
+/// Data keys by number, including unavailable ones with the reason. Immutable; cheap to clone.
 #[derive(Clone, Debug)]
 pub struct KeyRing {
     keys: Arc<BTreeMap<u32, Result<DataKey, KeyLack>>>,
@@ -18,8 +18,8 @@ impl Default for KeyRing {
 }
 
 impl KeyRing {
-    /// The keys by number. The highest number seals new batches, also when that key cannot be had: then nothing is
-    /// sealed. Without any, batches are not encrypted.
+    /// The keys by number. The highest number seals new batches; if that key is unavailable, nothing is sealed. Without any key
+    /// batches are not encrypted.
     pub fn new(keys: impl IntoIterator<Item = (u32, Result<DataKey, KeyLack>)>) -> Self {
         Self {
             keys: Arc::new(keys.into_iter().collect()),
@@ -54,7 +54,7 @@ impl KeyRing {
     /// A sealer for one writer; `None` = its batches are not encrypted.
     ///
     /// # Errors
-    /// [`SealError`]: the current key cannot be had, or there are no random bytes.
+    /// [`SealError`]: the current key is unavailable, or there are no random bytes.
     pub fn sealer(&self) -> Result<Option<Sealer>, SealError> {
         let Some(key_id) = self.current() else {
             return Ok(None);

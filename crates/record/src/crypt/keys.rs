@@ -6,7 +6,7 @@ use std::sync::Arc;
 /// Length of a data key, bytes.
 pub const SECRET_BYTES: usize = 32;
 
-/// A key for payloads. Cheap to clone. Says nothing of itself but its number.
+/// A key for payloads. Cheap to clone. Its debug output shows only its number.
 #[derive(Clone)]
 pub struct DataKey {
     id: u32,

@@ -1,4 +1,4 @@
-//! Master keys: what wraps data keys.
+//! Master keys, which wrap data keys.
 use super::{
     DataKey, Entropy, EntropyError, KeyLack, KeyRing, NONCE_BYTES, SECRET_BYTES, TAG_BYTES,
 };
@@ -23,11 +23,11 @@ pub struct WrappedKey {
     pub wrapped: Vec<u8>,
 }
 
-/// A key that cannot be used as a master key. The text never tells of its bytes.
+/// A key that cannot be used as a master key. The text never contains its bytes.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum MasterKeyError {
-    /// AES wants 16 or 32 bytes. The words are Liftbridge's.
+    /// AES takes 16 or 32 bytes. The text is that of Liftbridge.
     #[error("invalid AES key size {bytes}")]
     Size {
         /// Bytes given.
@@ -35,7 +35,7 @@ pub enum MasterKeyError {
     },
 }
 
-/// A key that wraps data keys. Says nothing of itself but its id.
+/// A key that wraps data keys. Its debug output shows only its id.
 pub struct MasterKey {
     id: String,
     key: LessSafeKey,
@@ -135,12 +135,12 @@ impl MasterKeys {
         }
     }
 
-    /// The one that wraps new data keys, if it is there.
+    /// The master key that wraps new data keys, if it is configured.
     pub fn current(&self) -> Option<&MasterKey> {
         self.keys.get(self.current.as_deref()?)
     }
 
-    /// The key ring of a stream with these data keys. Those that do not unwrap stand in it with the reason.
+    /// The key ring of a stream with these data keys. Keys that do not unwrap are in it with the reason.
     pub fn unwrap<'a>(&self, wrapped: impl IntoIterator<Item = &'a WrappedKey>) -> KeyRing {
         KeyRing::new(wrapped.into_iter().map(|wrapped| {
             let master = || wrapped.master.clone();

@@ -3,14 +3,14 @@
 //! * [`MasterKeys`]: what the operator configures. They encrypt data keys and nothing else.
 //! * [`DataKey`]: encrypts payloads. It travels wrapped; its number stands in the header of every batch it sealed.
 //! * [`KeyRing`]: the data keys of one stream by number. Readers open batches with it; the highest number seals new ones.
-//! * [`Sealer`]: the sealing half of one writer: a data key and nonces that nobody else draws.
+//! * [`Sealer`]: encrypts for one writer, with a data key and nonces of its own.
 //!
-//! Order: columns, compression, encryption, checksum. So chain, header and payload checksums never need a key; only who
-//! looks into a payload does.
+//! Order: columns, compression, encryption, checksum. So chain, header and payload checksums never need a key; only reading a
+//! payload does.
 //!
 //! **Nonces.** A nonce is 9 random bytes, drawn by each sealer when it begins and again after every 2^24 batches, and a
-//! counter of 3 bytes. A sealer is never stored, so a restart, a recovery that cut a tail, and a compaction that is
-//! repeated all begin with other random bytes: the same offset in two lives does not get the same nonce. With q draws
+//! counter of 3 bytes. A sealer is never stored, so a restart, a recovery that truncated a tail, and a repeated compaction all
+//! begin with other random bytes: the same offset in two runs does not get the same nonce. With q draws
 //! under one data key the chance that any two are equal is below q²/2^73: 2^-33 for 2^20 draws, which are 2^44 batches
 //! or a million openings.
 //!

@@ -1,4 +1,4 @@
-//! The sealing half of one writer.
+//! Encrypts the batches of one writer.
 use super::{DataKey, Entropy, EntropyError, KeyLack, NONCE_BYTES, TAG_BYTES};
 use std::sync::Arc;
 
@@ -33,7 +33,7 @@ pub enum SealError {
     },
 }
 
-/// A data key and the nonces of one writer. Not shared and not stored: whoever begins to write makes a new one.
+/// A data key and the nonces of one writer. Not shared and not stored: every writer creates a new one.
 #[derive(Debug)]
 pub struct Sealer {
     key: DataKey,
@@ -99,7 +99,7 @@ mod tests {
     use super::*;
     use std::sync::atomic::{AtomicU8, Ordering};
 
-    /// Counts its calls, and says so in every byte.
+    /// Fills every byte with the number of the call.
     #[derive(Debug, Default)]
     struct Counting(AtomicU8);
     impl Entropy for Counting {

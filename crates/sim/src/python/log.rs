@@ -176,7 +176,7 @@ impl Log {
     }
 
     /// The records in [`start`, `until`) below the high watermark, at most about `max_bytes` at a time, up to the first
-    /// failure. Returns them, the offset to go on at, and the failure.
+    /// failure. Returns them, the offset to continue at, and the failure.
     fn read(
         &self,
         start: u64,

@@ -1,4 +1,4 @@
-//! Which planted bug is alive, and a decompression bomb to see one of them by.
+//! Selects a planted bug, and reads a decompression bomb that reveals one of them.
 use bascule_record::{
     Batch, BatchBuilder, BatchLimits, Codec, HEADER_BYTES, RecordRef, SealedBatch, Stamp,
 };
@@ -6,7 +6,7 @@ use bytes::Bytes;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
-/// Makes planted bug `number` the one that is alive; 0 for none. Refused by a build without planted bugs.
+/// Activates planted bug `number`; 0 for none. Refused by a build without planted bugs.
 #[pyfunction]
 pub(crate) fn plant(number: u32) -> PyResult<()> {
     #[cfg(feature = "planted")]
@@ -46,7 +46,7 @@ fn one_mebibyte() -> Option<SealedBatch> {
     builder.seal(Codec::Zstd, None, None)
 }
 
-/// The batch with its Zstandard frame repeated, and sound checksums. Fields: `specs/formats/batch.md`.
+/// The batch with its Zstandard frame repeated, and valid checksums. Fields: `specs/formats/batch.md`.
 fn multiply(batch: &Bytes, frames: usize) -> Option<Bytes> {
     let payload = batch.get(HEADER_BYTES..)?.repeat(frames);
     let mut out = batch.get(..HEADER_BYTES)?.to_vec();

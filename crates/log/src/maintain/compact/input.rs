@@ -1,4 +1,4 @@
-//! The batches of a sealed segment, front to back, as they lie in its file.
+//! The batches of a sealed segment, in order.
 use crate::LogId;
 use crate::io::disk::{SyncFile, read_up_to};
 use crate::segment::Segment;
@@ -11,13 +11,13 @@ use std::sync::Arc;
 /// Bytes read at a time.
 const STEP: usize = 1 << 20;
 
-/// What comes next.
+/// The next item of a segment.
 pub(super) enum Next {
-    /// The batch that belongs here.
+    /// The next batch.
     Batch(Header, Bytes),
     /// The segment's end.
     End,
-    /// Something else: the segment is damaged, or of a newer version.
+    /// Anything else: the segment is damaged, or of a newer version.
     Strange,
 }
 
@@ -27,7 +27,7 @@ pub(super) struct CompactionInput {
     end: u64,
     identity: LogId,
     place: LogPosition,
-    /// What was read from the place on.
+    /// Bytes read from the position on.
     window: Bytes,
 }
 
@@ -43,7 +43,7 @@ impl CompactionInput {
         })
     }
 
-    /// The place behind the last batch returned.
+    /// The position after the last returned batch.
     pub fn place(&self) -> LogPosition {
         self.place
     }
@@ -53,7 +53,7 @@ impl CompactionInput {
         &self.file
     }
 
-    /// The next batch, its payload unchecked.
+    /// The next batch, without a check of its payload.
     ///
     /// # Errors
     /// Those of the storage.
@@ -78,7 +78,7 @@ impl CompactionInput {
         ))
     }
 
-    /// Makes the window hold so many bytes; `false` when the segment has no more.
+    /// Fills the window with `wanted` bytes; `false` when the segment has fewer.
     fn has(&mut self, wanted: usize) -> io::Result<bool> {
         let left = usize::try_from(self.end - self.place.position).unwrap_or(usize::MAX);
         if wanted > left {

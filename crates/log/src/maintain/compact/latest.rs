@@ -1,18 +1,18 @@
 //! The latest offset of each key, in bounded memory.
 //!
-//! A key is held as 128 bits of two independently keyed `SipHash` values. Two keys that met in both would cost a record;
-//! for 2^30 keys that has a probability below 2^-67, and nobody who does not know this process's random keys can aim at it.
+//! A key is stored as 128 bits of two independently keyed `SipHash` values. A collision would cost a record; for 2^30 keys its
+//! probability is below 2^-67, and a client that does not know the random keys of this process cannot provoke it.
 use std::collections::HashMap;
 use std::hash::{BuildHasher, BuildHasherDefault, Hasher, RandomState};
 
 /// Bytes of a bucket of the table: 16 of the key, 8 of the offset, 1 of control.
 const BUCKET_BYTES: usize = 25;
-/// Fewest buckets, whatever the bound says.
+/// Minimum number of buckets.
 const LEAST_BUCKETS: usize = 16;
 
 type Fingerprint = [u64; 2];
 
-/// Takes a fingerprint for the hash it is.
+/// A hasher that returns the fingerprint itself.
 #[derive(Default)]
 struct FirstWord(u64);
 impl Hasher for FirstWord {
@@ -30,7 +30,7 @@ impl Hasher for FirstWord {
     fn write_usize(&mut self, _length: usize) {}
 }
 
-/// Keys and the largest offset at which each was noted.
+/// Keys and the largest offset of each.
 pub(super) struct LatestOffsets {
     offsets: HashMap<Fingerprint, u64, BuildHasherDefault<FirstWord>>,
     most: usize,
@@ -38,7 +38,7 @@ pub(super) struct LatestOffsets {
 }
 
 impl LatestOffsets {
-    /// An empty map that never takes more than `bytes` (at least that of 14 keys), while it grows half as much again.
+    /// An empty map of at most `bytes` (at least room for 14 keys); while it grows it takes half as much again.
     pub fn within(bytes: usize) -> Self {
         let affordable = (bytes / BUCKET_BYTES).max(LEAST_BUCKETS);
         // Tables have a power of two of buckets and are filled to seven eighths.
@@ -50,7 +50,7 @@ impl LatestOffsets {
         }
     }
 
-    /// Notes that `key` was met at `offset`; offsets ascend. `false`: there is no room for one more key.
+    /// Sets the latest offset of `key`; offsets ascend. `false`: the map is full.
     pub fn note(&mut self, key: &[u8], offset: u64) -> bool {
         let fingerprint = self.fingerprint(key);
         if let Some(known) = self.offsets.get_mut(&fingerprint) {
@@ -64,17 +64,17 @@ impl LatestOffsets {
         has_room
     }
 
-    /// Where the key was met last.
+    /// The latest offset of the key.
     pub fn of(&self, key: &[u8]) -> Option<u64> {
         self.offsets.get(&self.fingerprint(key)).copied()
     }
 
-    /// Whether no key was noted.
+    /// Whether the map is empty.
     pub fn is_empty(&self) -> bool {
         self.offsets.is_empty()
     }
 
-    /// Forgets all keys, keeps the memory.
+    /// Removes all keys, keeps the memory.
     pub fn clear(&mut self) {
         self.offsets.clear();
     }

@@ -1,18 +1,18 @@
-//! Key compaction: of the records with a key, the latest of each key stays.
+//! Key compaction: keeps the latest record of each key.
 //!
-//! Applies to sealed segments whose records are all committed and durable; the search for the latest record also looks
-//! at the active one, up to the same point. Records without a key stay. A null value (a tombstone) stays as the latest
-//! of its key for a grace time, so that readers see it, and then goes too. Offsets and order never change.
+//! Applies to sealed segments whose records are all committed and durable; the search for the latest record includes the
+//! active segment, up to the same point. Records without a key stay. A null value (a tombstone) stays as the latest of its
+//! key for a grace period, so that readers see it, and is then removed. Offsets and order never change.
 //!
-//! * `latest`: keys and their last offsets, within a bound of memory. When the keys are more, a run makes several
-//!   passes, each over the next stretch of the log.
-//! * `run`: what is to be done, segment by segment from the oldest on, and the order that makes it safe to stop anywhere.
-//! * `rewriter`: one segment without its superseded records, in a file beside it.
-//! * `swap`: the new file takes the old one's place; the table of what a crash leaves is there.
+//! * `latest`: keys and their last offsets, in bounded memory. With more keys a run makes several passes, each over the next
+//!   part of the log.
+//! * `run`: the order of the work, segment by segment from the oldest on; it may stop anywhere.
+//! * `rewriter`: writes a segment without its superseded records to a temporary file.
+//! * `swap`: replaces the segment by the new file, with a table of what a crash leaves.
 //!
-//! One thread per data directory compacts one log at a time, at a bounded rate; appends and reads go on meanwhile. The
-//! log is only asked when the work is due ([`Log::compact`]) and when it closes, which ends the work within a step.
-//! What a run knows is kept in memory only: the first run of a life looks at the whole log.
+//! One thread per data directory compacts one log at a time, at a bounded rate; appends and reads continue meanwhile.
+//! [`Log::compact`] starts a run; closing the log ends it within a step. The progress is kept in memory only: the first run
+//! of a process scans the whole log.
 mod input;
 mod latest;
 mod pace;
@@ -29,25 +29,25 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// A run begins when one byte in so many has not been looked at. So a byte is read about so many times in all.
+/// A run is due when one byte in this many is new. So a byte is read about this many times in all.
 const DUE_SHARE: u64 = 8;
 
-/// What a record with this key and value is about, where that is not its key alone: the latest record about it stays.
-/// `None`: it is about nothing, stays, and supersedes no other.
+/// The subject of a record with this key and value, if that is not its key alone: the latest record of each subject stays.
+/// `None`: the record has no subject, stays, and supersedes no other.
 pub type Subject = fn(key: &[u8], value: Option<&[u8]>) -> Option<Vec<u8>>;
 
-/// How a log is compacted.
+/// Settings of a compaction.
 #[derive(Clone, Copy, Debug)]
 pub struct Compaction {
-    /// How long a null value stays as the latest of its key, ns; by the record's timestamp.
+    /// Grace period of a tombstone, ns from the timestamp of its record.
     pub tombstone_grace_ns: i64,
-    /// Memory for keys, bytes; about 29 a key. With less than all keys need, a run makes several passes.
+    /// Memory for keys, bytes; about 29 per key. With too little for all keys a run makes several passes.
     pub map_bytes: usize,
-    /// Bytes read and written per second, at most; 0 = no limit.
+    /// Maximum bytes read and written per second; 0 = no limit.
     pub bytes_per_second: u64,
-    /// Batches that lost all their records keep the place of their producer for so long, ns.
+    /// How long a batch without records keeps the state of its producer, ns.
     pub producer_grace_ns: i64,
-    /// What records are about; `None` = their key.
+    /// The subject of records; `None` = their key.
     pub subject: Option<Subject>,
 }
 impl Default for Compaction {
@@ -63,7 +63,7 @@ impl Default for Compaction {
     }
 }
 impl Compaction {
-    /// What record `i` of a batch is about.
+    /// The subject of record `i` of a batch.
     fn subject_of<'a>(&self, batch: &'a Batch, i: usize) -> Option<Cow<'a, [u8]>> {
         let key = batch.key(i)?;
         match self.subject {
@@ -73,22 +73,22 @@ impl Compaction {
     }
 }
 
-/// What a run did.
+/// The result of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CompactionReport {
     /// Segments rewritten.
     pub segments: u64,
-    /// Segments left as they are because something in them is damaged or locked.
+    /// Segments skipped because of damaged or locked batches.
     pub skipped: u64,
     /// Records removed.
     pub records: u64,
     /// Bytes of the rewritten segments before.
     pub bytes_before: u64,
-    /// And after.
+    /// Bytes of the rewritten segments after.
     pub bytes_after: u64,
-    /// Stretches of the log that the keys were gathered in.
+    /// Passes over parts of the log.
     pub passes: u64,
-    /// Whether the log was closed before the end; what was done stays done.
+    /// Whether the log was closed before the end; completed segments stay rewritten.
     pub cancelled: bool,
 }
 
@@ -100,13 +100,13 @@ pub type Compacted = Box<dyn FnOnce(Result<CompactionReport, Error>) + Send>;
 enum Stopped {
     /// The log is being closed.
     Cancelled,
-    /// Something in it does not check.
+    /// A batch fails its checksum.
     Damaged,
     /// A key is missing.
     Locked,
-    /// It cannot be read at the moment.
+    /// The segment cannot be read at the moment.
     Unreadable(Error),
-    /// The new file could not be made.
+    /// The new file could not be written.
     Failed(Error),
 }
 impl From<Error> for Stopped {
@@ -115,7 +115,7 @@ impl From<Error> for Stopped {
     }
 }
 
-/// Says that nothing runs any more, also when the run was dropped before it began.
+/// Clears the busy flag at the end of a run, or when the job is dropped before it begins.
 struct Busy(Arc<Compacting>);
 impl Drop for Busy {
     fn drop(&mut self) {
@@ -124,14 +124,14 @@ impl Drop for Busy {
 }
 
 impl Log {
-    /// Has the log compacted, when that is due: an eighth of it is new since the last run, or a tombstone has had its
-    /// time. Returns at once; `false` = not due, or the last run still goes on, and `done` was dropped.
+    /// Submits a compaction if one is due: an eighth of the log is new since the last run, or the grace period of a tombstone is
+    /// over. Returns at once; `false` = not due, or the last run has not ended, and `done` was dropped.
     ///
     /// `now_ns`: a time of day that is not ahead of the true one, for tombstones.
     ///
     /// # Errors
-    /// [`Error::Failed`] when the directory has failed. Those of the work go to `done`: [`Error::Full`] leaves
-    /// everything as it was; after any other error of writing the log refuses writes.
+    /// [`Error::Failed`] when the directory has failed. Errors of the run go to `done`: [`Error::Full`] changes nothing; after any
+    /// other write error the log refuses writes.
     pub fn compact(
         &mut self,
         compaction: &Compaction,
@@ -150,7 +150,7 @@ impl Log {
         let busy = Busy(Arc::clone(&self.compacting));
         let mut compaction = *compaction;
         if self.committer.is_stepped() {
-            // Whoever steps the work decides on its speed.
+            // The owner decides on the speed of a stepped group committer.
             compaction.bytes_per_second = 0;
         }
         let (shared, files) = (Arc::clone(&self.shared), Arc::clone(self.committer.files()));

@@ -1,25 +1,25 @@
-//! How fast a compaction may go, and whether it is still wanted.
+//! The rate limit and the cancellation of a compaction.
 use super::Stopped;
 use crate::state::shared::Shared;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// Longest time in which nobody looks whether the work is still wanted.
+/// Longest sleep between two checks for cancellation.
 const NAP: Duration = Duration::from_millis(20);
 
-/// Counts bytes against the clock. Asked between any two steps, of a batch or at most 256 KiB.
+/// Counts bytes against the clock. Called between two steps of a batch, or of 256 KiB at most.
 pub(super) struct Pace {
     shared: Arc<Shared>,
     cancelled: Arc<AtomicBool>,
-    /// 0 = as fast as it goes.
+    /// 0 = no limit.
     bytes_per_second: u64,
     began: Instant,
     bytes: u64,
 }
 
 impl Pace {
-    /// Begins now.
+    /// Starts the clock.
     pub fn new(shared: Arc<Shared>, cancelled: Arc<AtomicBool>, bytes_per_second: u64) -> Self {
         Self {
             shared,
@@ -30,7 +30,7 @@ impl Pace {
         }
     }
 
-    /// Accounts for `bytes` read or written; waits while that was too fast.
+    /// Accounts for `bytes` read or written; sleeps if that was too fast.
     ///
     /// # Errors
     /// [`Stopped::Cancelled`]: the log is being closed.

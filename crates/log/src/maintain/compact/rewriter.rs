@@ -1,7 +1,7 @@
-//! One segment without its superseded records, in a file beside it.
+//! Writes a segment without its superseded records to a temporary file.
 //!
-//! Nothing is written before the first batch that changes; then what came before is copied. The file is synced piece by
-//! piece, so that no ack of another partition waits behind a whole segment.
+//! Nothing is written before the first batch that changes; then the batches before it are copied. The file is synced piece by
+//! piece, so that no ack of another partition waits for a whole segment.
 use super::input::{CompactionInput, Next};
 use super::{Pace, Stopped};
 use crate::io::disk::{SyncFile, read_up_to};
@@ -16,26 +16,26 @@ use bytes::Bytes;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Bytes written and synced at a time. An ack's sync that meets one of these waits for it too: with 4 MiB the p99 of
-/// publishes was 3.3 times that without a compaction, so it is 1.6 times.
+/// Bytes written and synced at a time. The sync of an ack may wait for one piece: with 4 MiB the p99 of publishes was 3.3 times
+/// that without a compaction, with this size it is 1.6 times.
 const CHUNK: usize = 256 << 10;
 
-/// What a rewrite needs to know beside the records to keep.
+/// The parameters of a rewrite.
 pub(super) struct Task<'a> {
     pub files: &'a Arc<Files>,
     pub identity: LogId,
     pub keys: KeyRing,
-    /// Whether batches without records may lose their producers.
+    /// Whether batches without records lose their producers.
     pub forget_producers: bool,
 }
 
-/// A segment as it should be.
+/// A rewritten segment.
 pub(super) struct Rewritten {
-    /// Describes the new file; has the old one's path.
+    /// The new segment, with the path of the old one.
     pub segment: Segment,
-    /// The new file, synced, at its temporary path; `None` when nothing changed.
+    /// The new file, synced, under its temporary path; `None` when nothing changed.
     pub file: Option<Arc<SyncFile>>,
-    /// Records left out.
+    /// Removed records.
     pub removed: u64,
     /// Link and epoch of the last batch.
     pub last: (u32, u64),
@@ -76,7 +76,7 @@ struct Rewriter<'a> {
     segment: Segment,
     sealer: Option<Sealer>,
     out: Option<Out>,
-    /// A batch without records that waits for its neighbour; whether it differs from what lies in the old file.
+    /// A batch without records that may be merged with the next one, and whether it differs from the old file.
     pending: Option<(Header, Bytes, bool)>,
     removed: u64,
 }
@@ -141,7 +141,7 @@ impl<'a> Rewriter<'a> {
             .map_err(|_| Stopped::Locked)
     }
 
-    /// Holds a batch without records back until it is known whether its successor has none either.
+    /// Holds back a batch without records until the next batch is known, which may be empty too.
     fn put_empty(
         &mut self,
         input: &CompactionInput,
@@ -195,7 +195,7 @@ impl<'a> Rewriter<'a> {
         if changed && self.out.is_none() {
             let path = self.segment.path().with_extension("tmp");
             let mut out = Out::create(self.task.files.storage(), &path)?;
-            // Up to here both files are the same.
+            // Up to here both files are equal.
             out.copy(input.file(), self.segment.end(), pace)?;
             self.out = Some(out);
         }
@@ -246,7 +246,7 @@ impl Out {
         })
     }
 
-    /// Takes over the first `end` bytes of a file.
+    /// Copies the first `end` bytes of a file.
     fn copy(&mut self, from: &SyncFile, end: u64, pace: &mut Pace) -> Result<(), Stopped> {
         let mut at = 0;
         let mut chunk = vec![0; CHUNK.min(end as usize)];
@@ -278,7 +278,7 @@ impl Out {
         Ok(())
     }
 
-    /// Writes what there is and syncs the file.
+    /// Writes the buffer and syncs the file.
     fn flush(&mut self, pace: &mut Pace) -> Result<(), Stopped> {
         self.file
             .file

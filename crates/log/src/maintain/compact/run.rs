@@ -1,7 +1,7 @@
 //! One compaction of one log.
 //!
-//! Segments are rewritten from the oldest on, each durably before the next is begun. So a tombstone can go once every
-//! segment before its own was gone through: no older record of its key is left that could come back.
+//! Segments are rewritten from the oldest on, each durably before the next begins. So a tombstone can be removed once every
+//! segment before its own was processed: no older record of its key is left that could reappear.
 use super::input::{CompactionInput, Next};
 use super::latest::LatestOffsets;
 use super::rewriter::{Rewritten, Task, rewrite};
@@ -16,7 +16,7 @@ use bascule_record::Batch;
 use std::sync::Arc;
 
 impl Progress {
-    /// Whether enough has changed since.
+    /// Whether a run is due.
     pub(super) fn is_due(&self, shared: &Shared, now_ns: i64) -> bool {
         let limit = settled(shared);
         let segments = shared.segments();
@@ -28,13 +28,13 @@ impl Progress {
             .take_while(|segment| segment.next_offset() <= limit)
             .map(|segment| segment.batch_bytes());
         let (any, ready_bytes) = ready.fold((false, 0), |(_, sum), bytes| (true, sum + bytes));
-        let (base, looked) = self.looked_to;
+        let (base, scanned) = self.scanned_to;
         let new: u64 = segments
             .iter()
             .filter(|segment| segment.base_offset >= base)
             .map(|segment| {
                 let seen = if segment.base_offset == base {
-                    looked
+                    scanned
                 } else {
                     0
                 };
@@ -46,7 +46,7 @@ impl Progress {
     }
 }
 
-/// First offset that is not committed and durable: what a crash may take back removes nothing.
+/// End of the committed and durable records. Later records may be lost in a crash, so they supersede nothing.
 fn settled(shared: &Shared) -> u64 {
     shared.high_watermark().min(shared.durable_end())
 }
@@ -59,7 +59,7 @@ pub(super) struct Run<'a> {
     now_ns: i64,
     pace: Pace,
     report: CompactionReport,
-    /// Base offset of the first segment that had to be left alone.
+    /// Base offset of the first skipped segment.
     left: Option<u64>,
     tombstone_due: Option<i64>,
 }
@@ -84,17 +84,17 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Compacts everything that is settled.
+    /// Compacts all committed and durable records.
     ///
     /// # Errors
-    /// Those of the storage; what was done before stays done.
+    /// Those of the storage; completed segments stay rewritten.
     pub fn all(mut self, progress: &mut Progress) -> Result<CompactionReport, Error> {
         if let Some(failure) = self.files.failure() {
             return Err(failure.to_error());
         }
         let limit = settled(self.shared);
         let segments = self.shared.segments();
-        let looked_to = segments
+        let scanned_to = segments
             .iter()
             .rev()
             .find(|segment| segment.base_offset <= limit)
@@ -119,7 +119,7 @@ impl<'a> Run<'a> {
                     self.report.cancelled = true;
                     return Ok(self.report);
                 }
-                // The files of a log that was closed are, too.
+                // The files of a closed log are closed, too.
                 Err(Stopped::Failed(_) | Stopped::Unreadable(_)) if self.shared.is_closed() => {
                     self.report.cancelled = true;
                     return Ok(self.report);
@@ -130,13 +130,13 @@ impl<'a> Run<'a> {
         }
         *progress = Progress {
             clean_to: self.left.map_or(clean_to, |left| clean_to.min(left)),
-            looked_to,
+            scanned_to,
             tombstone_due: self.tombstone_due,
         };
         Ok(self.report)
     }
 
-    /// Notes the keys of [from, limit), or of as much as there is room for. Returns the end of that, above `from`.
+    /// Collects the keys of [from, limit), or of as much as fits the memory. Returns the end of that part, above `from`.
     fn gather(
         &mut self,
         latest: &mut LatestOffsets,
@@ -152,7 +152,7 @@ impl<'a> Run<'a> {
             match self.gather_segment(latest, segment, from, limit) {
                 Ok(None) => {}
                 Ok(Some(full_at)) => return Ok(full_at),
-                // What it holds beyond the damage supersedes nothing.
+                // Its records behind the damage supersede nothing.
                 Err(Stopped::Damaged | Stopped::Locked) => self.leave(segment),
                 Err(other) => return Err(other),
             }
@@ -160,7 +160,7 @@ impl<'a> Run<'a> {
         Ok(limit)
     }
 
-    /// `Some(offset)`: from there on there was no room.
+    /// `Some(offset)`: the memory is full from this offset on.
     fn gather_segment(
         &mut self,
         latest: &mut LatestOffsets,
@@ -216,7 +216,7 @@ impl<'a> Run<'a> {
                     self.remove_temporary(segment)?;
                 }
                 Err(stopped) => {
-                    // What was written is of no use; an error here leaves it to the next open.
+                    // The temporary file is useless; if it stays, the next open removes it.
                     let _ = self.remove_temporary(segment);
                     return Err(stopped);
                 }
@@ -282,7 +282,7 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// The segment stays as it is; what lies behind it must not lose tombstones.
+    /// Skips the segment; later segments must keep their tombstones.
     fn leave(&mut self, segment: &Segment) {
         let base = segment.base_offset;
         if self.left.is_none_or(|left| base != left) {
@@ -296,7 +296,7 @@ impl<'a> Run<'a> {
     }
 }
 
-/// Notes the keys of a batch; the offset of the first one without room.
+/// Adds the keys of a batch; returns the offset of the first one that does not fit.
 fn note_keys(
     latest: &mut LatestOffsets,
     compaction: &Compaction,

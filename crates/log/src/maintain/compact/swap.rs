@@ -1,14 +1,14 @@
-//! A rewritten segment takes the place of the old one: on disk, then for readers.
+//! Replaces a segment by its rewritten version: on disk and for readers.
 //!
-//! | Step | What a crash after it leaves | The next open |
+//! | Step | State after a crash | The next open |
 //! |---|---|---|
-//! | the new file is written and synced under its temporary name | `.tmp` beside the old segment | removes it |
+//! | the new file is written and synced under its temporary name | `.tmp` beside the old segment | removes the `.tmp` |
 //! | the old index is removed, the directory synced | as before, without an index | reads the headers of the old segment |
 //! | the new file is renamed over the old one, the directory synced | one of the two, whole | reads its headers |
-//! | the new index is written | half a one at worst | reads the headers unless it checks |
+//! | the new index is written | an incomplete index at worst | reads the headers unless the index is valid |
 //!
-//! Readers that hold the old segment go on in its file, which has no name any more; whoever looks up finds the new one.
-//! The old segment never opens its path again: what is there now is not what it describes.
+//! Readers that hold the old segment continue in its unlinked file; later look-ups find the new one. The old segment never
+//! opens its path again, because another file has that name now.
 use super::rewriter::Rewritten;
 use crate::io::disk;
 use crate::io::files::Files;
@@ -18,10 +18,10 @@ use crate::state::shared::Shared;
 use crate::{Error, failpoint};
 use std::sync::Arc;
 
-/// Replaces `old`. `false`: retention removed it meanwhile, or the log is closed, and nothing was replaced.
+/// Replaces `old`. `false`: retention removed it meanwhile, or the log was closed; nothing was replaced.
 ///
 /// # Errors
-/// Those of the storage. The old segment or the new one is there, both say the same.
+/// Those of the storage. Either the old or the new segment is there, and both are valid.
 pub(super) fn replace(
     shared: &Shared,
     files: &Files,
@@ -37,10 +37,10 @@ pub(super) fn replace(
     let segment = Arc::new(new.segment);
     let mut deletes = shared.pending_deletes.lock();
     if shared.is_closed() {
-        // The next open removes what was written.
+        // The next open removes the temporary file.
         return Ok(false);
     }
-    // Readers come to the new file from now on, by its descriptor, whatever its name is.
+    // From here on readers use the new file by its descriptor, whatever its name.
     segment.set_file(&file);
     let index_path = old.path().with_extension("idx");
     disk::remove_file(storage, &index_path)?;
@@ -59,7 +59,7 @@ pub(super) fn replace(
     deletes
         .retired
         .push((storage.monotonic_ns(), Arc::clone(old)));
-    // From here on it is opened by its name, as others are.
+    // From here on it is opened by its name.
     segment.close_file();
     disk::sync_directory(storage, &shared.directory)?;
     let summary = segment.summary(chain, epoch);
