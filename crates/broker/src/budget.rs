@@ -65,7 +65,7 @@ impl Drop for Reservation {
     fn drop(&mut self) {
         self.budget.used.fetch_sub(self.bytes, Ordering::SeqCst);
         if self.budget.waiting.load(Ordering::SeqCst) > 0 {
-            // Who waits looks at the room under the lock: either it sees these bytes, or it is told.
+            // A waiting thread checks the room under the lock: it either sees these bytes or is notified.
             drop(self.budget.lock.lock());
             self.budget.freed.notify_all();
         }

@@ -2,7 +2,7 @@
 //!
 //! Settings name files and environment variables, never a key: only this module reads them, and what it read is in
 //! types that do not show it. A file that is configured and cannot be used ends the start; the environment variable is
-//! Liftbridge's, and what is wrong with it is told when somebody asks for encryption (liftbridge §3.14).
+//! Liftbridge's, and an error in it is reported when encryption is requested (liftbridge §3.14).
 use bascule_record::crypt::{
     KeyRing, MasterKey, MasterKeyError, MasterKeys, SystemEntropy, WrappedKey,
 };
@@ -41,7 +41,7 @@ pub struct DataKeySpec {
     pub wrapped: String,
 }
 
-/// Why the configured keys cannot be used. Never tells of a key's bytes.
+/// Why the configured keys cannot be used. Never contains bytes of a key.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("master key {id:?} cannot be used: {reason}")]
 pub struct MastersError {
@@ -118,7 +118,7 @@ impl Masters {
             .map(|key| WrappedKey {
                 id: key.number,
                 master: key.master.clone(),
-                // What is no base64 does not unwrap either.
+                // Invalid base64 does not unwrap either.
                 wrapped: STANDARD.decode(&key.wrapped).unwrap_or_default(),
             })
             .collect();
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_usable_variable_the_reason_is_told_when_a_key_is_wanted() {
+    fn without_a_usable_variable_a_request_for_a_key_returns_the_reason() {
         let masters = Masters::load(&settings(&[], "env")).unwrap();
         let reason = masters.new_data_key(1).unwrap_err();
         assert!(reason.starts_with("invalid AES key size 0"), "{reason}");

@@ -1,7 +1,7 @@
 //! The header `grpc-timeout`.
 use std::time::Duration;
 
-/// `grpc-timeout`: at most eight digits and a unit out of `H M S m u n`. Anything else is no timeout.
+/// `grpc-timeout`: at most eight digits and a unit out of `H M S m u n`. Anything else is ignored.
 pub(crate) fn parse_timeout(value: &[u8]) -> Option<Duration> {
     let (&unit, digits) = value.split_last()?;
     if digits.is_empty() || digits.len() > 8 || !digits.iter().all(u8::is_ascii_digit) {

@@ -113,7 +113,7 @@ async fn too_large_is_answered_under_every_policy() {
             (AckError::TooLarge as i32, 0, 0)
         );
     }
-    // Offsets go on without a gap.
+    // Offsets continue without a gap.
     client
         .publish("foo", envelope(&wanting("small", "s", AckPolicy::All)))
         .await

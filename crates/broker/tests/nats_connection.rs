@@ -100,10 +100,10 @@ async fn messages_for_a_paused_stream_are_counted_until_it_is_resumed() {
     client.publish("p.a", "4".into()).await.unwrap();
     beside.holds(4).await;
     assert_eq!(missed(), Some(3));
-    let told = broker.event_texts();
+    let reported = broker.event_texts();
     assert!(
-        told.iter().any(|text| text.contains("s/0 is paused")),
-        "{told:?}"
+        reported.iter().any(|text| text.contains("s/0 is paused")),
+        "{reported:?}"
     );
 
     drop(partition);

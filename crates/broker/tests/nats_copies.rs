@@ -277,14 +277,14 @@ async fn whoever_subscribed_before_a_publish_gets_it_though_nobody_listened_unti
     assert_eq!(broker.shared.statistics.nats_copies_dropped.get(), 0);
 }
 
-/// The offset that a copy's origin tells.
+/// The offset in a copy's origin.
 fn offset(message: &async_nats::Message) -> u64 {
     let origin = message.headers.as_ref().unwrap().get("Bascule-Origin");
     let origin = origin.unwrap().as_str();
     origin.rsplit('/').next().unwrap().parse().unwrap()
 }
 
-/// Offers copies of one partition, with offsets that go on, and counts them.
+/// Offers copies of one partition, with consecutive offsets, and counts them.
 struct Offered<'a> {
     broker: &'a TestBroker,
     partition: &'a TestPartition,

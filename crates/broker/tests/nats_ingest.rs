@@ -144,7 +144,7 @@ async fn every_stream_stores_what_matches_its_subject() {
     );
     assert_eq!(star.records()[1].subject, "a.c");
 
-    // Leading again changes nothing; the others go on when one stops.
+    // Leading again changes nothing; the others continue when one stops.
     broker.shared.nats.lead(&one.0).await;
     broker.shared.nats.stop_feeding(2 << 16);
     broker.shared.nats.stop_feeding(3 << 16);
@@ -260,14 +260,14 @@ async fn ingest_resumes_after_nats_was_away() {
         client.publish("x.y", "again".into()).await.unwrap();
         tokio::time::sleep(std::time::Duration::from_millis(20)).await;
     }
-    // An event follows what it tells of.
+    // An event follows what it reports.
     let names = || {
         let mut names = broker.event_names();
         // Attempts that failed while the server was away.
         names.retain(|name| name != "error");
         names
     };
-    until("told", || {
+    until("reported", || {
         names().len() >= 3 && names().last().is_some_and(|name| name == "connected")
     })
     .await;
@@ -295,7 +295,7 @@ async fn a_server_that_is_not_there_is_reported_and_tried_again() {
     let broker = TestBroker::new("b1");
     broker.shared.nats.connect(server.settings());
     let partition = broker.partition(&Stream::new("s", "x", 1)).await;
-    until("told", || !broker.event_names().is_empty()).await;
+    until("reported", || !broker.event_names().is_empty()).await;
     // Two more attempts of each connection.
     tokio::time::sleep(std::time::Duration::from_millis(600)).await;
     let names = broker.event_names();
@@ -314,14 +314,14 @@ async fn a_server_that_is_not_there_is_reported_and_tried_again() {
         client.publish("x", "hello".into()).await.unwrap();
         tokio::time::sleep(std::time::Duration::from_millis(20)).await;
     }
-    until("told", || {
+    until("reported", || {
         broker.event_names().last().map(String::as_str) == Some("connected")
     })
     .await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_does_not_fit_is_dropped_counted_and_told() {
+async fn messages_that_do_not_fit_are_dropped_counted_and_reported() {
     let Some(server) = NatsServer::start() else {
         return;
     };

@@ -53,7 +53,7 @@ pub struct Access {
     audit: Option<Audit>,
 }
 
-/// The rights that a call which lasts goes on needing.
+/// The rights that a long-running call keeps needing.
 #[derive(Debug)]
 pub(crate) struct Permit {
     peer: Peer,
@@ -73,7 +73,7 @@ impl Denied {
 }
 
 impl Access {
-    /// Without a table; what one denies later is told to `events`.
+    /// Without a table; later denials are reported to `events`.
     pub(crate) fn new(events: Arc<Events>) -> Self {
         Self {
             audit: Some(Audit::new(events)),
@@ -86,7 +86,7 @@ impl Access {
         self.denied.get()
     }
 
-    /// The control plane denied a call, and has told the log.
+    /// Counts a call that the control plane denied and logged.
     pub(crate) fn count_denied(&self) {
         self.denied.add(1);
     }

@@ -39,7 +39,7 @@ pub struct AccessTable {
     everyone: Rights,
 }
 
-/// Why a document is no table.
+/// Why a document is not a valid table.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("access table: {0}")]
 pub struct TableError(String);

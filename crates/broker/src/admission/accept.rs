@@ -86,10 +86,10 @@ impl Acceptor {
     fn admit(&mut self, stream: TcpStream, peer: SocketAddr) {
         let admission = &self.listener.admission;
         let refused = &admission.statistics.connections_refused;
-        // Whoever waits for a TLS handshake can be told nothing before it.
+        // With TLS nothing can be sent before the handshake.
         let refuse = |stream: &TcpStream, text: &str| {
             if self.listener.tls.acceptor().is_none() {
-                // A peer that cannot take it is told by the close.
+                // A peer that does not read it sees the connection close.
                 let _ = stream.try_write(&refusal(text));
             }
         };
@@ -162,7 +162,7 @@ async fn preface_handshake(
         let text = format!(
             "limits.connections ({most}) connections are open: try again later, or raise it"
         );
-        // Bounded by the place among those at their handshake. Whoever cannot take it is told by the close.
+        // Bounded by the place among those at their handshake. A peer that does not read it sees the connection close.
         let _ = timeout(patience, stream.write_all(&refusal(&text))).await;
         return;
     };

@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_open_at_the_end_of_a_chunk_is_told_for_every_cut() {
+    fn open_bytes_are_counted_wherever_a_chunk_ends() {
         let whole = [message(0), message(3), message(10)].concat();
         for cut in 0..=whole.len() {
             let mut place = Place::default();

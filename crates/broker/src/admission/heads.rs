@@ -7,7 +7,7 @@ use tonic::Status;
 
 /// Longest path of a call, bytes: `/package.Service/Method`.
 const PATH_BYTES: usize = 256;
-/// Longest name of a method of HTTP that is no standard one, bytes.
+/// Longest name of a non-standard HTTP method, bytes.
 const METHOD_BYTES: usize = 15;
 
 /// Fields that services read, and how long a value may be; longer ones mean nothing.
@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_that_is_no_method_is_refused() {
+    fn a_path_that_is_not_a_method_is_rejected() {
         let path = format!("/{}", "p".repeat(PATH_BYTES));
         let request = http::Request::post(path).body(()).unwrap();
         let refused = slim(request).unwrap_err();

@@ -53,7 +53,7 @@ struct Share {
     waiting: BTreeSet<u64>,
 }
 
-/// Tells a waiting call that it lost its place.
+/// Notifies a waiting call that it lost its place.
 #[derive(Debug, Default)]
 struct Signal {
     lost: AtomicBool,

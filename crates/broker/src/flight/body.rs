@@ -20,7 +20,7 @@ pub struct ScanBody {
 }
 
 impl ScanBody {
-    /// A body that starts with `first` and goes on with what comes through `source`; the end of the channel is success.
+    /// A body of `first`, then the frames from `source`; the end of the channel is success.
     pub fn new(first: Bytes, source: mpsc::Receiver<Produced>) -> Self {
         Self {
             chunks: VecDeque::from([first]),

@@ -41,7 +41,7 @@ impl Elements {
                 Expected::Element(bytes) => (*bytes, 1),
                 Expected::Data => (1, counts.next().unwrap_or(0)),
             };
-            // A count that is no count is refused by the decoder, which finds too few buffers.
+            // The decoder rejects a negative count: it finds too few buffers.
             std::iter::repeat_n(element, usize::try_from(times).unwrap_or(0))
         })
     }

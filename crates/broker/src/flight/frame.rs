@@ -38,14 +38,14 @@ impl std::fmt::Debug for FrameEncoder {
 }
 
 impl FrameEncoder {
-    /// The encoder and the first message, which tells the schema.
+    /// The encoder and the schema message.
     ///
     /// # Errors
     /// When the schema cannot be written as Arrow IPC (none of ours).
     pub fn new(schema: &SchemaRef) -> Result<(Self, Bytes), ArrowError> {
         let options = write_options()?;
         let mut encoder = StreamEncoder::try_new_with_options(schema, options.clone())?;
-        // The encoder writes the schema before the first batch; our schema message is `first`, so that one is let go.
+        // The encoder writes the schema before the first batch; our schema message is `first`, so that one is dropped.
         encoder.encode(&RecordBatch::new_empty(schema.clone()))?;
         let head = FlightData::from(SchemaAsIpc::new(schema, &options)).data_header;
         let mut first = message_head(head.len(), 0, 0);

@@ -62,7 +62,7 @@ pub fn projection(columns: Option<&[String]>) -> Result<Projection, Status> {
 /// The subject filter asked for.
 ///
 /// # Errors
-/// `INVALID_ARGUMENT` when it is no subject.
+/// `INVALID_ARGUMENT` when it is not a valid subject.
 pub fn filter(subject: Option<&str>) -> Result<Option<SubjectFilter>, Status> {
     let filter = subject.map(SubjectFilter::parse).transpose();
     filter.map_err(|error| invalid(error.to_string()))
@@ -108,7 +108,7 @@ pub async fn get_flight_info(
         .map_err(|error| internal(format!("planning failed: {error}")))?
 }
 
-/// What is told of a stream, only its readers are told.
+/// Information about a stream, returned to its readers only.
 fn permit(shared: &Shared, peer: &Peer, selection: &Selection) -> Result<(), Status> {
     let names = (selection.namespace.as_str(), selection.stream.as_str());
     resolve::permit(shared, peer, Action::Subscribe, names).map(drop)

@@ -69,7 +69,7 @@ fn check_batch(batch: &RecordBatch<'_>, body: &[u8], elements: &Elements) -> Res
             length = claim(content)?;
             claimed += length;
         }
-        // Buffers beyond those that the schema has are not looked at.
+        // Buffers beyond those of the schema are ignored.
         let element = lengths.next().unwrap_or(1);
         if !length.is_multiple_of(element) {
             return Err(invalid(format!(

@@ -243,7 +243,7 @@ impl Target {
 }
 
 /// Hands a result to the caller's side. When results pile up unread the call ends with an error rather than wait for ever:
-/// a caller that only writes would otherwise never be told why.
+/// a caller that only writes would otherwise never see the reason.
 async fn deliver(results: &mpsc::Sender<Pending>, result: Pending) -> Result<(), Status> {
     match timeout(RESULT_PATIENCE, results.send(result)).await {
         Ok(Ok(())) => Ok(()),

@@ -39,7 +39,7 @@ pub fn resolve_start(
 /// The exclusive end of a bounded scan, given the high watermark of the moment.
 ///
 /// # Errors
-/// See [`resolve`]; an end below the log start is no error: the scan is empty.
+/// See [`resolve`]; an end below the log start gives an empty scan.
 pub fn resolve_end(reader: &LogReader, end: End, high_watermark: u64) -> Result<u64, ReadError> {
     match end {
         End::Open | End::Latest => Ok(high_watermark),

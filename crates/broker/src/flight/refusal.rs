@@ -1,4 +1,4 @@
-//! What a client is told: gRPC statuses with one sentence each, and the values in JSON details.
+//! Errors for clients: gRPC statuses with one sentence each, and the values in JSON details.
 //!
 //! Details travel as `grpc-status-details-bin`: an object with `code` (stable) and the values that matter, so that a
 //! client need not read sentences. Several Arrow clients keep details to themselves: the sentence ends with the code too.
@@ -85,7 +85,7 @@ pub fn history_changed(what: &str, offset: u64, expected: u32, actual: u32) -> S
     )
 }
 
-/// Stored bytes of `what` do not check.
+/// Stored bytes of `what` fail their checksum.
 fn damaged(what: &str, damage: &Damage) -> Status {
     let details = json!({
         "start": damage.start,

@@ -99,7 +99,7 @@ pub struct ScanTicket {
     /// How long to wait for the first record, ms; 0 = not at all.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub wait_ms: u64,
-    /// Whether the scan goes on with new records until it is cancelled.
+    /// Whether the scan follows new records until it is cancelled.
     #[serde(default, skip_serializing_if = "is_false")]
     pub follow: bool,
     /// Most rows to return; absent = no bound.
@@ -324,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_position_is_refused_with_its_value() {
+    fn an_invalid_position_is_rejected_with_its_value() {
         for text in [
             "-1",
             "1.5",

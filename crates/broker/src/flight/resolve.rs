@@ -32,7 +32,7 @@ pub fn peer(extensions: &http::Extensions) -> Peer {
     extensions.get::<Peer>().cloned().unwrap_or_default()
 }
 
-/// The right to do something to a stream, asked for before anything is told of it.
+/// The right to do something to a stream, checked before anything about it is returned.
 ///
 /// # Errors
 /// `PERMISSION_DENIED`, UNAUTHENTICATED.

@@ -23,7 +23,7 @@ const STEP_BYTES: usize = 8 << 20;
 pub enum Step {
     /// The chunks of the next message.
     Message(Vec<Bytes>),
-    /// A part of the range was read and nothing in it was for the caller: go on.
+    /// A part of the range was read without a matching record: continue.
     Scanned,
     /// Nothing more is committed: wait for the high watermark to pass [`Scan::next_offset`].
     CaughtUp,
@@ -53,7 +53,7 @@ pub struct Scan {
 }
 
 impl Scan {
-    /// A scan that starts at `start`, and the message that tells its schema.
+    /// A scan that starts at `start`, and its schema message.
     ///
     /// # Errors
     /// INTERNAL when the schema cannot be encoded.
@@ -170,7 +170,7 @@ impl Scan {
     fn open_batch(&self, bytes: &Bytes) -> Result<Option<(Batch, usize)>, Status> {
         let header = Header::read(bytes).map_err(|error| self.unreadable(&error))?;
         if header.base_offset > self.next {
-            // The cursor goes on at the log start when retention has removed its position; a scan does not.
+            // The cursor continues at the log start when retention has removed its position; a scan does not.
             let (log_start, high_watermark) =
                 (self.reader.log_start(), self.reader.high_watermark());
             return Err(out_of_range(
@@ -235,12 +235,12 @@ impl Scan {
         Ok(Step::Message(chunks))
     }
 
-    /// Bytes that the cursor let pass and that are no batch: a defect.
+    /// Bytes of the cursor that are not a batch: a defect.
     fn unreadable(&self, error: &dyn std::fmt::Display) -> Status {
         internal(format!("reading {} failed: {error}", self.what))
     }
 
-    /// A batch whose payload does not check; the log takes note of it.
+    /// A batch whose payload fails its checksum; reported to the log.
     fn damage(&self, header: &Header) -> Status {
         read_failed(&self.what, &self.reader.damaged(header))
     }

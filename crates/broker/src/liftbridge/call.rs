@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use tonic::body::Body;
 use tonic::{Code, Status};
 
-/// Longest deadline that is told apart from none; keeps instants from overflowing.
+/// Longest deadline; longer ones count as none, which keeps instants from overflowing.
 const LONGEST: Duration = Duration::from_hours(400 * 24);
 
 /// Characters of a refused subject that the refusal shows.

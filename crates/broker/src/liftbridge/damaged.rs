@@ -10,7 +10,7 @@ use tonic::{Code, Status};
 
 /// Trailer: first damaged offset.
 const START: &str = "bascule-damaged-start";
-/// Trailer: first offset behind the damage; reading can go on there.
+/// Trailer: first offset after the damage; reading can continue there.
 const END: &str = "bascule-damaged-end";
 
 /// What a subscriber gets.

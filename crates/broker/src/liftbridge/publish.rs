@@ -114,7 +114,7 @@ async fn open_destination(
     let (stream, number) = (&view.stream, view.partition);
     for _ in 0..RESUMES {
         let route = Route::find(&shared.view.load(), &shared.broker_id, stream, number);
-        // Also for a stream that does not exist: whether it does is told to those only who may publish to it.
+        // Also for a stream that does not exist: only its publishers may learn whether it does.
         let name = String::from_utf8_lossy(stream);
         let allowed = shared.access.check(&call.peer, Action::Publish, &name);
         allowed.map_err(|denied| refused(shared, &denied.into()))?;

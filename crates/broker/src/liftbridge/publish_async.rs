@@ -69,7 +69,7 @@ impl Reader {
                 Err(status) => break status,
             }
         };
-        // Fails only when the response body is gone, and with it everyone who could be told.
+        // Fails only when the response body is gone, and nobody is left to receive the error.
         let _ = self.outcomes.send(Outcome::End(status));
     }
 

@@ -12,7 +12,7 @@ use std::task::{Context, Poll};
 use tonic::Status;
 use tonic::body::Body;
 
-/// Tells clients in every answer that batches of idempotent producers (`producerBatch`) are stored once.
+/// Response header: batches of idempotent producers (`producerBatch`) are stored once.
 const PRODUCERS: HeaderName = HeaderName::from_static("bascule-producers");
 const ONE: HeaderValue = HeaderValue::from_static("1");
 

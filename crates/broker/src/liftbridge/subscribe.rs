@@ -30,9 +30,9 @@ use std::sync::atomic::Ordering;
 use tonic::Status;
 use tonic::body::Body;
 
-/// Tells clients of which history of the partition the offsets are.
+/// Response header: the partition's incarnation, which the offsets belong to.
 const INCARNATION: HeaderName = HeaderName::from_static("bascule-incarnation");
-/// Tells them where reading begins: not every start that is asked for is in the log, and some are words or times.
+/// Response header: the resolved start offset, for a start outside the log, a keyword or a time.
 const START: HeaderName = HeaderName::from_static("bascule-start");
 /// Longest id of a group or a member, bytes.
 const MAX_ID_BYTES: usize = 255;
@@ -51,7 +51,7 @@ pub(super) async fn subscribe(
         .await??;
     let request = SubscribeRequest::decode(message)
         .map_err(|error| Status::internal(format!("grpc: error unmarshalling request: {error}")))?;
-    // Before anything has an effect, and before anything is told of the stream.
+    // Before any effect, and before anything about the stream is returned.
     let permit = shared.access.permit(&call.peer, &needed(&request));
     let permit = permit.map_err(|denied| denied.status())?;
     // What is wrong with the request is said first, and nothing is resumed for a call that finds no place.
@@ -150,7 +150,7 @@ fn no_such_partition() -> Status {
     Status::not_found("No such partition").coded(ErrorCode::PartitionNotFound)
 }
 
-/// Steps 1 to 3: the request is sound, the partition exists, this broker leads it.
+/// Steps 1 to 3: the request is valid, the partition exists, this broker leads it.
 fn find(shared: &Shared, request: &SubscribeRequest) -> Result<(Arc<StreamView>, i32), Status> {
     let group = group(request);
     if group.is_some_and(|consumer| consumer.consumer_id.is_empty()) {

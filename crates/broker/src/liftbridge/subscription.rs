@@ -44,7 +44,7 @@ pub(super) struct Subscription {
     position: u64,
     /// Last offset to deliver, inclusive.
     stop: Option<u64>,
-    /// Batches read and not yet looked into.
+    /// Batches that were read and not yet decoded.
     fetched: Batches,
     /// The batch being delivered, and its next record.
     batch: Option<(Batch, usize)>,
@@ -242,7 +242,7 @@ impl Subscription {
         Ok(())
     }
 
-    /// The status for a batch that does not check; the log takes note of it.
+    /// The status for a batch that fails its checksum; reported to the log.
     fn refused(&self, bytes: &[u8], error: &DamageError) -> Status {
         if error.is_locked() {
             return Status::failed_precondition(format!(
@@ -260,7 +260,7 @@ impl Subscription {
         }
     }
 
-    /// Bytes that the cursor let pass and that are no batch: a defect.
+    /// Bytes of the cursor that are not a batch: a defect.
     fn unreadable(&self, error: &DamageError) -> Status {
         Status::internal(format!(
             "reading the log at offset {} failed: {error}",

@@ -51,7 +51,7 @@ fn newest_partition(data: &Path) -> Option<(u64, PathBuf)> {
         .max()
 }
 
-/// Snapshots of the metadata that do not check.
+/// Snapshots of the metadata that fail their checksum.
 pub(crate) fn damaged_snapshots(data: &Path) -> Vec<PathBuf> {
     snapshot::damaged(&data.join("metadata"))
 }

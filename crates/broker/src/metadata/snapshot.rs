@@ -66,7 +66,7 @@ pub(crate) fn newest_state(directory: &Path) -> io::Result<(u64, Vec<u8>)> {
     newest(directory).map(|found| (found.index, found.state))
 }
 
-/// The snapshots that do not check; none when the directory cannot be read.
+/// The snapshots that fail their checksum; empty when the directory cannot be read.
 pub(super) fn damaged(directory: &Path) -> Vec<PathBuf> {
     let files = list(directory).unwrap_or_default().into_iter();
     let check = |(index, path): &(u64, PathBuf)| {

@@ -238,7 +238,7 @@ async fn a_directory_that_a_crash_left_empty_is_taken_over() {
 }
 
 #[tokio::test]
-async fn lost_entries_are_told_not_skipped() {
+async fn lost_entries_are_reported_not_skipped() {
     let data = tempfile::tempdir().unwrap();
     let life = open(data.path()).unwrap();
     life.propose(1, "a");

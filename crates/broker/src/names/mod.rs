@@ -22,7 +22,7 @@ const SHOWN: usize = 80;
 /// What is wrong with a name; a sentence that begins with the name, cut.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NameError {
-    /// Longer than any name may be; nothing else was looked at.
+    /// Longer than any name may be; nothing else was checked.
     #[error(
         "{} is {bytes} bytes long, more than {MAX_BYTES}: give a shorter one",
         visible(beginning)

@@ -82,7 +82,7 @@ fn of_two_spellings_that_look_the_same_one_is_a_name() {
 }
 
 #[test]
-fn of_a_name_that_is_too_long_only_the_length_is_told() {
+fn the_error_for_a_long_name_has_its_length_and_its_beginning() {
     let most = "\u{301}".repeat(MAX_BYTES / 2);
     assert_eq!(check_name(&most), Ok(()));
     assert_eq!(check_id(&most), Ok(()));

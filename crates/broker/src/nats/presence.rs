@@ -1,7 +1,7 @@
 //! Notices other brokers of the namespace on the same NATS: brokers do not form a cluster, so each serves alone.
 //!
 //! A broker announces itself on `<namespace>.brokers` whenever it has connected, and once more when it hears of another one
-//! for the first time, so that both report it. Whoever may publish there may announce anything: what is no announcement is
+//! for the first time, so that both report it. Whoever may publish there may announce anything: invalid announcements are
 //! ignored, and only [`MOST_KNOWN`] brokers are reported.
 use super::client::{Inbox, Message, Publish};
 use super::connections::{ConnectionPair, NatsContext, Role};
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn each_other_broker_is_news_once_and_what_is_no_announcement_never() {
+    fn each_other_broker_is_reported_once_and_invalid_announcements_never() {
         let (own, mut known) = (announcement("a", "1"), HashSet::new());
         let mut is_news = |payload: &str| news(payload.as_bytes(), &own, &mut known).is_some();
         assert!(!is_news(&json!(own).to_string()));

@@ -1,14 +1,14 @@
-//! Batches of a log, opened: with their keys when they are encrypted, and told to the log when they are damaged.
+//! Decodes the batches that a cursor reads: decrypts them, and reports damaged ones to the log.
 use bascule_log::{LogReader, ReadError};
 use bascule_record::{Batch, DamageError, Header};
 use bytes::Bytes;
 use std::io;
 use std::path::PathBuf;
 
-/// One batch out of what a cursor read.
+/// Decodes one batch.
 ///
 /// # Errors
-/// [`ReadError::Locked`], [`ReadError::Damaged`]; [`ReadError::Io`] for bytes that are no batch, which a cursor never gives.
+/// [`ReadError::Locked`], [`ReadError::Damaged`]; [`ReadError::Io`] for bytes that are not a batch, which a cursor never returns.
 pub(crate) fn decode_batch(
     reader: &LogReader,
     bytes: Result<Bytes, DamageError>,

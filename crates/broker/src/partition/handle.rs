@@ -315,7 +315,7 @@ impl Partition {
         self.0.failure.get().map(String::as_str)
     }
 
-    /// Goes on from the first and last receipt of a time before it was paused.
+    /// Restores the times of the first and the last receipt from before a pause.
     pub(crate) fn keep_received(&self, times: (i64, i64)) {
         self.0.keep_received(times);
     }
@@ -448,7 +448,7 @@ impl Partition {
 }
 
 impl Inner {
-    /// Goes on from when records arrived before a pause.
+    /// Restores the times of receipt from before a pause.
     pub(crate) fn keep_received(&self, (first, last): (i64, i64)) {
         self.first_received.store(first, Ordering::Relaxed);
         self.last_received.store(last, Ordering::Relaxed);

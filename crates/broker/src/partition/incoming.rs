@@ -61,7 +61,7 @@ impl std::fmt::Debug for Append {
     }
 }
 
-/// How the outcome is told.
+/// Receives the outcome.
 pub type Done = Box<dyn FnOnce(Result<Committed, AppendError>) + Send>;
 
 /// A committed append.

@@ -1,10 +1,10 @@
 //! One partition: a handle for everyone, and a task that owns the log's tail.
 //!
 //! Appends enter through a bounded queue ([`Append`], bounded in bytes), the task coalesces what waits into batches,
-//! writes them to the page cache and asks for a sync; while the sync runs it goes on with the next group. The committer's
+//! writes them to the page cache and asks for a sync; while the sync runs it takes the next group. The committer's
 //! thread moves the high watermark and answers. Readers use the log directly and never meet the task.
 //!
-//! A failed sync or a panic in the task ends writing for good: appends are refused, an event says why, reads go on.
+//! A failed sync or a panic in the task ends writing for good: appends are rejected, an event reports the reason, reads continue.
 mod append_budget;
 mod commit;
 mod context;

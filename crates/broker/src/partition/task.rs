@@ -1,6 +1,6 @@
 //! The task that owns a partition's log.
 //!
-//! Its life: works until it is told to end, or until a panic; then it is poisoned (refuses writes, reads go on); at the
+//! It works until its shutdown or a panic; after a panic it is poisoned (rejects writes, reads continue); at the
 //! end it commits what is in the log, answers what is left in the queue, and closes or deletes the files.
 use super::commit::AppendReply;
 use super::jetstream::Ids;
@@ -26,7 +26,7 @@ const FEW: usize = 64;
 /// How long a changed checkpoint may wait.
 const CHECKPOINT_INTERVAL: Duration = Duration::from_secs(5);
 
-/// What the handle tells the task, in order. Small, for a queue begins with room for 32, which was a third of the memory of
+/// Messages from the handle to the task, in order. Small, for a queue begins with room for 32, which was a third of the memory of
 /// an idle partition.
 #[derive(Debug)]
 pub(super) enum Message {
@@ -133,7 +133,7 @@ impl Task {
         }
     }
 
-    /// Until told to end. The branches are polled in random order, so that a queue that is never empty holds up neither
+    /// Until the shutdown. The branches are polled in random order, so that a queue that is never empty holds up neither
     /// retention nor the checkpoint.
     async fn work(&mut self) -> Shutdown {
         loop {
@@ -161,7 +161,7 @@ impl Task {
         }
     }
 
-    /// Something may have changed: the checkpoint is looked at within its interval.
+    /// Something may have changed: the checkpoint is checked within its interval.
     fn expect_checkpoint(&mut self) {
         self.checkpoint
             .get_or_insert_with(|| Box::pin(sleep(CHECKPOINT_INTERVAL)));
@@ -263,7 +263,7 @@ impl Task {
         }
     }
 
-    /// A lack of space or descriptors is told by appends; everything else ends writing.
+    /// Appends report a lack of space or descriptors; every other error ends writing.
     fn check(&self, done: Result<(), Error>) {
         match done {
             Ok(()) => {}
@@ -272,7 +272,7 @@ impl Task {
         }
     }
 
-    /// After a panic: refuses writes until told to end.
+    /// After a panic: rejects writes until the shutdown.
     async fn poisoned(&mut self) -> Shutdown {
         self.partition
             .fail("its task failed; restart the broker to recover it");
@@ -320,7 +320,7 @@ impl Task {
             // The receiver waits below.
             let _ = done.send(outcome.is_ok());
         }));
-        // A failure was told to every append already.
+        // Every append has already received the failure.
         let _ = settled.await;
     }
 }

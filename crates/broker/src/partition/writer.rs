@@ -34,7 +34,7 @@ pub(super) struct Writer {
     pub(super) group: Vec<InFlight>,
     /// Why the rest of this group cannot be appended.
     pub(super) broken: Option<AppendError>,
-    /// When the disk was last seen full, until it was told that there is space again.
+    /// When the disk was last full, until a report that there is space again.
     full: Option<Instant>,
     /// Why nothing can be encrypted that has to be.
     locked: Option<String>,
@@ -122,7 +122,7 @@ impl Writer {
         if self.spec.readonly {
             return reply.answer(Err(AppendError::Readonly));
         }
-        self.go_on_behind_trim();
+        self.finish_pending_trim();
         if let Some(error) = &self.broken {
             return reply.answer(Err(error.clone()));
         }
@@ -143,7 +143,7 @@ impl Writer {
     }
 
     /// A trim beyond the log end that found no space or descriptor comes first: what is appended below it would be hidden.
-    fn go_on_behind_trim(&mut self) {
+    fn finish_pending_trim(&mut self) {
         if self.broken.is_some() || self.partition.0.reader.log_end() >= self.spec.trimmed_to {
             return;
         }

@@ -1,6 +1,6 @@
 //! Whether anybody listens on the subject that a partition publishes copies on. Pure: no clock, no I/O.
 //!
-//! NATS tells a publisher who names a reply subject that nobody received a message (status 503), and on a connection
+//! NATS answers a publisher that names a reply subject when nobody received the message (status 503), and on a connection
 //! without echo our own subscription does not count. So the first of some copies is published with a reply subject, as a
 //! *probe*. When the server says "nobody", nobody was subscribed after all the records at hand were committed, and the
 //! others need not be published: whoever subscribed before them would have been found. When nothing is said in time,
@@ -200,7 +200,7 @@ mod tests {
         assert_eq!(interest.step(start, 1), Step::Probe(1));
         assert_eq!(interest.step(start + ANSWER_LIMIT, 10), Step::Publish(None));
         assert_eq!(interest.step(start + ANSWER_LIMIT, 1), Step::Publish(None));
-        // An answer that comes late tells of the time of the probe all the same: start asking again.
+        // A late answer still describes the time of the probe: start probing again.
         assert_eq!(
             interest.on_nobody(start + ANSWER_LIMIT + MS, 1),
             Answer::Nothing

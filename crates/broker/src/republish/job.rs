@@ -178,7 +178,7 @@ fn read(
         let bytes = match cursor.next(offsets.end, at_once, mode) {
             Ok(Some(bytes)) => bytes,
             Err(ReadError::WouldBlock) => return None,
-            // Copies are best effort: who reads the stream itself is told what is wrong with it.
+            // Best effort: readers of the stream itself receive the error.
             _ => break,
         };
         for bytes in Batches::new(bytes) {

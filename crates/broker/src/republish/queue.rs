@@ -16,7 +16,7 @@ use std::time::Instant;
 
 /// Copies are encoded in buffers of about this size.
 const ENCODE_BYTES: usize = 128 << 10;
-/// Records that are looked at at once, and handed to a local listener at once.
+/// Records that are read, and handed to a local subscriber, at once.
 const CHUNK_RECORDS: usize = 1024;
 
 /// See the module.

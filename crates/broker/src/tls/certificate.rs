@@ -60,7 +60,7 @@ fn seconds(time: Time) -> u64 {
     since.map_or(0, |since| since.as_secs())
 }
 
-/// The kinds of text that a name may be in; others are no common name.
+/// The string types of a common name; others are ignored.
 fn common_name(subject: &Name) -> Option<String> {
     let attributes = subject.0.iter().flat_map(|part| part.0.iter());
     let mut named = attributes.filter(|attribute| attribute.oid == COMMON_NAME);

@@ -25,7 +25,7 @@ impl Tls {
         self.acceptor.load_full()
     }
 
-    /// Tells of a handshake that failed, unless another was told of a moment ago.
+    /// Reports a failed handshake, unless one was reported a moment ago.
     pub(crate) fn report_failed(&self, events: &Events, peer: Option<SocketAddr>, why: &io::Error) {
         let Some(more) = self.failures.take() else {
             return;
@@ -42,7 +42,7 @@ impl Tls {
 }
 
 impl Quiet {
-    /// How many failures before this one were not told of, when this one is to be.
+    /// The number of unreported failures before this one, when this one is to be reported.
     fn take(&self) -> Option<u64> {
         let mut state = self.0.lock();
         let (untold, last) = &mut *state;

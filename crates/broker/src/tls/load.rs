@@ -18,7 +18,7 @@ use tokio_rustls::rustls::{self, RootCertStore, ServerConfig, SupportedProtocolV
 const MOST_BYTES: u64 = 4 << 20;
 /// What is spoken on the port.
 const HTTP2: &[u8] = b"h2";
-/// A certificate that ends this soon is told of, seconds.
+/// A certificate that expires within this time is reported, seconds.
 const SOON_S: u64 = 14 * 86_400;
 const DAY_S: u64 = 86_400;
 static FROM_TLS12: [&SupportedProtocolVersion; 2] = [&TLS13, &TLS12];

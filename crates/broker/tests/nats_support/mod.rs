@@ -147,7 +147,7 @@ impl Drop for NatsServer {
 
 /// Starts a server on a port, -1 = a free one, and gives the port; `None` when it ended, as it does when the port is taken.
 fn spawn(path: &PathBuf, port: i32, config: Option<&(TempDir, PathBuf)>) -> Option<(Child, Ports)> {
-    let told = tempfile::tempdir().unwrap();
+    let reported = tempfile::tempdir().unwrap();
     let config = config.map(|(_, file)| ["-c".into(), file.clone().into_os_string()]);
     let mut child = Command::new(path)
         .args(config.into_iter().flatten())
@@ -158,23 +158,23 @@ fn spawn(path: &PathBuf, port: i32, config: Option<&(TempDir, PathBuf)>) -> Opti
             &port.to_string(),
             "--ports_file_dir",
         ])
-        .arg(told.path())
+        .arg(reported.path())
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .spawn()
         .unwrap();
-    let file = told
+    let file = reported
         .path()
         .join(format!("nats-server_{}.ports", child.id()));
     let start = Instant::now();
     loop {
-        if let Some(ports) = told_ports(&file) {
+        if let Some(ports) = reported_ports(&file) {
             return Some((child, ports));
         }
         if child.try_wait().unwrap().is_some() {
             return None;
         }
-        assert!(start.elapsed() < LIMIT, "nats-server tells no port");
+        assert!(start.elapsed() < LIMIT, "nats-server reports no port");
         std::thread::sleep(Duration::from_millis(5));
     }
 }
@@ -186,7 +186,7 @@ struct Ports {
 }
 
 /// The ports in the file that a server writes once it listens; `None` while it is not there or half written.
-fn told_ports(file: &Path) -> Option<Ports> {
+fn reported_ports(file: &Path) -> Option<Ports> {
     let text = std::fs::read_to_string(file).ok()?;
     let ports: serde_json::Value = serde_json::from_str(&text).ok()?;
     let port = |place| {

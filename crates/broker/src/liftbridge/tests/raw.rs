@@ -234,7 +234,7 @@ async fn what_asks_for_health_is_short() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn watching_health_tells_each_change() {
+async fn watching_health_reports_each_change() {
     let harness = Harness::new();
     let body = Body::new(Full::new(frame(&[])));
     let request = Request::post("http://broker/grpc.health.v1.Health/Watch")

@@ -232,13 +232,13 @@ async fn timestamps_never_go_back_across_payloads() {
         partition.try_append(append).unwrap();
         outcomes.push(outcome);
     }
-    let mut told = Vec::new();
+    let mut reported = Vec::new();
     for outcome in outcomes {
-        told.push(outcome.await.unwrap().unwrap().timestamp);
+        reported.push(outcome.await.unwrap().unwrap().timestamp);
     }
     let (stored, _) = read(&partition);
     let stored: Vec<_> = stored.into_iter().map(|(_, time, _)| time).collect();
-    assert_eq!(stored, told);
+    assert_eq!(stored, reported);
     assert!(stored.is_sorted() && stored[1] == ahead.timestamp);
 }
 

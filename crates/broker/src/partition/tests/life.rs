@@ -44,7 +44,7 @@ async fn only_a_leader_appends() {
 }
 
 #[tokio::test]
-async fn closing_commits_what_waits_and_a_reopen_goes_on() {
+async fn closing_commits_queued_appends_and_a_reopen_continues() {
     let home = home();
     let partition = home.led(spec());
     let (waiting, outcome) = append(records(&["a", "b"]));
