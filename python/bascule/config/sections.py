@@ -301,6 +301,11 @@ class LimitSettings(_Section):
         ge=1 << 20,
         description="bytes of incomplete request messages and of header fields kept for open calls",
     )
+    answer_bytes: ByteCount = Field(
+        default=128 << 20,
+        ge=1 << 20,
+        description="bytes of answers that clients have not read yet; half for one client",
+    )
     streams: int = Field(default=10_000, ge=1, le=1 << 20, description="number of streams")
     partitions: int = Field(default=20_000, ge=1, le=1 << 22, description="number of partitions of all streams")
     groups: int = Field(default=10_000, ge=1, le=1 << 20, description="number of consumer groups")

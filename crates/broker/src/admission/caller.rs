@@ -1,4 +1,5 @@
 //! Whose a connection is, as far as places are shared out.
+use super::connection::Closer;
 use crate::tls::Peer;
 use std::fmt;
 use std::net::IpAddr;
@@ -18,6 +19,7 @@ pub(crate) enum Identity {
 pub(crate) struct Caller {
     pub(super) peer: Peer,
     pub(super) identity: Identity,
+    pub(super) closer: Arc<Closer>,
 }
 
 impl Caller {
@@ -25,6 +27,7 @@ impl Caller {
         Self {
             peer: peer.clone(),
             identity: Identity::of(peer),
+            closer: Arc::default(),
         }
     }
 }

@@ -2,15 +2,17 @@
 //!
 //! Monitors ask also when every place is taken, so health checks have places of their own, and so have watches of health.
 use super::Admission;
-use super::body::{BoundedBody, charge};
-use super::caller::{Caller, Identity};
+use super::answers::{Charge, SMALL};
+use super::body::{BoundedBody, PATIENCE, charge};
+use super::caller::Caller;
 use super::ending::Ending;
 use super::heads::slim;
 use super::places::{Place, Places};
 use super::request::Request;
 use crate::grpc_status::bounded;
+use crate::tls::Peer;
 use bytes::Bytes;
-use http_body::{Body as HttpBody, Frame, SizeHint};
+use http_body::{Body as HttpBody, Frame};
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -32,6 +34,9 @@ const STREAMING: [&str; 6] = [
     "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo",
     "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo",
 ];
+
+/// What a call holds until it ends.
+type Kept = (Place, OwnedSemaphorePermit);
 
 /// See the module.
 #[derive(Clone, Debug)]
@@ -81,7 +86,8 @@ where
 
     fn call(&mut self, request: http::Request<Body>) -> Self::Future {
         let mut ending = Ending::new(&self.admission, request.uri().path(), request.headers());
-        let (request, kept) = match admit(&self.admission, request) {
+        let admission = self.admission.clone();
+        let (request, caller, kept) = match admit(&self.admission, request) {
             Ok(admitted) => admitted,
             Err(refused) => {
                 ending.end(refused.code());
@@ -92,10 +98,18 @@ where
         Box::pin(async move {
             let answer = answer.await?;
             ending.look(answer.headers());
+            let charge = match charge_answer(&admission, &caller, answer.body()) {
+                Ok(charge) => charge,
+                Err(refused) => {
+                    ending.end(refused.code());
+                    return Ok(bounded(refused).into_http());
+                }
+            };
             Ok(answer.map(|body| {
                 Body::new(Held {
                     body,
                     ending,
+                    charge,
                     _kept: kept,
                 })
             }))
@@ -103,35 +117,45 @@ where
     }
 }
 
-/// The request as the services see it, and what its call holds.
+/// The room of an answer that is whole, and therefore says how large it is.
+fn charge_answer(
+    admission: &Admission,
+    caller: &Caller,
+    answer: &Body,
+) -> Result<Option<Charge>, Status> {
+    let bytes = answer.size_hint().upper().unwrap_or_default();
+    if bytes < SMALL {
+        return Ok(None);
+    }
+    let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
+    let charge = admission.answers.charge(&caller.identity, bytes);
+    let charge = charge.inspect_err(|_| admission.statistics.calls_refused.add(1))?;
+    Ok(Some(charge.with_deadline(caller.closer.clone(), PATIENCE)))
+}
+
+/// The request as the services see it, whose it is, and what its call holds.
 fn admit(
     admission: &Arc<Admission>,
     request: http::Request<Body>,
-) -> Result<(http::Request<Body>, (Place, OwnedSemaphorePermit)), Status> {
+) -> Result<(http::Request<Body>, Caller, Kept), Status> {
     let (mut request, kept) = slim(request)?;
     let caller = request.extensions_mut().remove::<Caller>();
-    let identity = match caller {
-        Some(Caller { peer, identity }) => {
-            request.extensions_mut().insert(peer);
-            identity
-        }
-        None => Identity::Nobody,
-    };
+    let caller = caller.unwrap_or_else(|| Caller::of(&Peer::default()));
+    request.extensions_mut().insert(caller.peer.clone());
+    let identity = &caller.identity;
     let path = request.uri().path();
     let is_single = !STREAMING.contains(&path);
-    let (place, arrival) = places_for(admission, path)
-        .take(&identity)
-        .map_err(|full| {
-            admission.statistics.calls_refused.add(1);
-            Status::resource_exhausted(full.to_string())
-        })?;
+    let (place, arrival) = places_for(admission, path).take(identity).map_err(|full| {
+        admission.statistics.calls_refused.add(1);
+        Status::resource_exhausted(full.to_string())
+    })?;
     let head = charge(admission, kept)?;
     let longest = Duration::from_millis(admission.limits.first_message_ms);
     let arriving = Request::new(arrival, is_single, longest);
     let admission = admission.clone();
     let request =
         request.map(|body| Body::new(BoundedBody::new(admission, body).with_request(arriving)));
-    Ok((request, (place, head)))
+    Ok((request, caller, (place, head)))
 }
 
 fn places_for<'a>(admission: &'a Admission, path: &str) -> &'a Arc<Places> {
@@ -146,7 +170,9 @@ fn places_for<'a>(admission: &'a Admission, path: &str) -> &'a Arc<Places> {
 struct Held {
     body: Body,
     ending: Ending,
-    _kept: (Place, OwnedSemaphorePermit),
+    /// Of an answer that was charged, until its bytes hold it.
+    charge: Option<Charge>,
+    _kept: Kept,
 }
 
 impl HttpBody for Held {
@@ -157,7 +183,14 @@ impl HttpBody for Held {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
-        let frame = Pin::new(&mut self.body).poll_frame(cx);
+        let mut frame = Pin::new(&mut self.body).poll_frame(cx);
+        if let Poll::Ready(Some(Ok(whole))) = &mut frame
+            && whole.is_data()
+            && let Some(charge) = self.charge.take()
+        {
+            *whole = std::mem::replace(whole, Frame::data(Bytes::new()))
+                .map_data(|bytes| charge.hold(bytes));
+        }
         match &frame {
             Poll::Ready(Some(Ok(frame))) => {
                 if let Some(trailers) = frame.trailers_ref() {
@@ -171,8 +204,5 @@ impl HttpBody for Held {
     }
     fn is_end_stream(&self) -> bool {
         self.body.is_end_stream()
-    }
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
     }
 }

@@ -1,8 +1,10 @@
 //! A connection that completed the handshake and holds its places until it is dropped.
 use super::caller::Caller;
 use super::shares::Piece;
+use futures_util::task::AtomicWaker;
 use std::io;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
@@ -19,6 +21,32 @@ const TURN_BYTES: usize = 256 << 10;
 pub(super) enum Stream {
     Plain(TcpStream),
     Tls(Box<TlsStream<TcpStream>>),
+}
+
+/// Closes a connection from outside of its task.
+#[derive(Debug, Default)]
+pub(crate) struct Closer {
+    is_closed: AtomicBool,
+    waker: AtomicWaker,
+}
+
+impl Closer {
+    /// Ends the connection, with all of its calls.
+    pub(super) fn close(&self) {
+        self.is_closed.store(true, Ordering::Release);
+        self.waker.wake();
+    }
+
+    pub(super) fn is_closed(&self) -> bool {
+        self.is_closed.load(Ordering::Acquire)
+    }
+
+    fn check(&self) -> io::Result<()> {
+        if self.is_closed() {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        Ok(())
+    }
 }
 
 /// See the module.
@@ -48,6 +76,8 @@ impl AsyncRead for Connection {
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let this = &mut *self;
+        this.caller.closer.waker.register(cx.waker());
+        this.caller.closer.check()?;
         let rest = this.preface.get(this.given..).unwrap_or_default();
         if rest.is_empty() {
             if this.turn >= TURN_BYTES {
@@ -79,6 +109,7 @@ impl AsyncWrite for Connection {
         cx: &mut Context<'_>,
         buf: &[u8],
     ) -> Poll<io::Result<usize>> {
+        self.caller.closer.check()?;
         Pin::new(&mut self.stream).poll_write(cx, buf)
     }
     fn poll_write_vectored(
@@ -86,12 +117,14 @@ impl AsyncWrite for Connection {
         cx: &mut Context<'_>,
         bufs: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
+        self.caller.closer.check()?;
         Pin::new(&mut self.stream).poll_write_vectored(cx, bufs)
     }
     fn is_write_vectored(&self) -> bool {
         self.stream.is_write_vectored()
     }
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.caller.closer.check()?;
         Pin::new(&mut self.stream).poll_flush(cx)
     }
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -149,5 +182,48 @@ impl AsyncWrite for Stream {
             Self::Plain(stream) => Pin::new(stream).poll_shutdown(cx),
             Self::Tls(stream) => Pin::new(stream).poll_shutdown(cx),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::admission::caller::Identity;
+    use crate::admission::shares::Shares;
+    use crate::tls::Peer;
+    use std::sync::Arc;
+    use std::time::Duration;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpListener;
+    use tokio::sync::Semaphore;
+
+    #[tokio::test]
+    async fn a_connection_that_is_closed_from_outside_ends_reads_and_writes() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let client = TcpStream::connect(listener.local_addr().unwrap());
+        let (client, accepted) = tokio::join!(client, listener.accept());
+        let _client = client.unwrap();
+        let caller = Caller::of(&Peer::default());
+        let closer = caller.closer.clone();
+        let mut connection = Connection {
+            stream: Stream::Plain(accepted.unwrap().0),
+            caller,
+            preface: Vec::new(),
+            given: 0,
+            turn: 0,
+            _place: Arc::new(Semaphore::new(1)).try_acquire_owned().unwrap(),
+            _from: Shares::new(1).take(Identity::Nobody).unwrap(),
+        };
+        let mut buffer = [0; 8];
+        let waiting = tokio::time::timeout(Duration::ZERO, connection.read(&mut buffer));
+        assert!(waiting.await.is_err(), "nothing comes");
+        let closing = tokio::spawn(async move {
+            tokio::task::yield_now().await;
+            closer.close();
+        });
+        let ended = connection.read(&mut buffer).await.unwrap_err();
+        assert_eq!(ended.kind(), io::ErrorKind::TimedOut);
+        assert!(connection.write_all(b"x").await.is_err());
+        closing.await.unwrap();
     }
 }

@@ -7,8 +7,10 @@
 //! * [`caller`]: whose a connection is. [`places`]: places of calls, and which of them give way. [`shares`]: what a client
 //!   may have of what all draw from.
 //! * [`calls`]: the layer over all services that gives calls their places, keeps little of their heads ([`heads`]), and
-//!   counts how they end ([`ending`]), bounds how long a request may take to begin ([`request`]) and what its unfinished messages hold ([`body`]).
+//!   counts how they end ([`ending`]), bounds how long a request may take to begin ([`request`]), what its unfinished messages hold ([`body`])
+//!   and what answers hold that are not read ([`answers`]).
 mod accept;
+mod answers;
 mod body;
 mod caller;
 mod calls;
@@ -29,6 +31,7 @@ pub(crate) use shares::Shares;
 
 use crate::limits::Limits;
 use crate::statistics::Statistics;
+use answers::Answers;
 use places::{Bounds, Places};
 use std::sync::Arc;
 use tokio::sync::Semaphore;
@@ -45,6 +48,8 @@ pub struct Admission {
     /// Requests that the control plane answers, by client.
     pub(crate) admin_requests: Arc<Shares>,
     request_bytes: Arc<Semaphore>,
+    /// Answers that wait for their clients.
+    pub(crate) answers: Arc<Answers>,
     limits: Limits,
     statistics: Arc<Statistics>,
     /// Descriptors with this number and above are kept for files.
@@ -69,6 +74,7 @@ impl Admission {
             health_watches: health("limits.health_watches", limits.health_watches),
             admin_requests: Shares::new(limits.admin_requests_per_identity),
             request_bytes: semaphore(limits.request_bytes),
+            answers: Answers::new(limits.answer_bytes),
             descriptors: descriptors::usable(descriptors::reserve(
                 limits.descriptor_reserve,
                 limits.open_segments,
@@ -91,6 +97,11 @@ impl Admission {
     /// Bytes of request messages that have begun to arrive and are not taken in yet.
     pub fn request_bytes(&self) -> usize {
         taken(&self.request_bytes, self.limits.request_bytes)
+    }
+
+    /// Bytes of answers that their clients have not read yet.
+    pub fn answer_bytes(&self) -> usize {
+        self.answers.bytes()
     }
 }
 

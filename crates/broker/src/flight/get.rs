@@ -6,11 +6,10 @@ use super::body::{Produced, ScanBody};
 use super::range;
 use super::refusal::{
     denied, ended, history_changed, internal, invalid, out_of_range, read_failed, refuse,
-    unimplemented,
 };
 use super::request::{End, Expectation, ScanTicket, Start, parse};
 use super::scan::{Scan, Step};
-use super::{info, offsets, resolve, threads};
+use super::{info, offsets, resolve, threads, unary};
 use crate::access::{Action, Permit};
 use crate::context::SharedRef;
 use crate::partition::Partition;
@@ -19,7 +18,6 @@ use arrow_flight::Ticket;
 use bascule_log::{ReadError, ReadMode};
 use bascule_wire::ErrorCode;
 use bytes::Bytes;
-use http_body_util::{BodyExt, Limited};
 use prost::Message;
 use serde_json::json;
 use std::sync::atomic::Ordering;
@@ -61,22 +59,7 @@ pub async fn respond(
 
 /// The one message of the request body: five bytes of gRPC, then a `Ticket`.
 async fn read_ticket(body: Body) -> Result<Bytes, Status> {
-    let collected = Limited::new(body, MAX_TICKET_BYTES).collect().await;
-    let bytes = collected.map_err(|error| invalid(format!("ticket could not be read: {error}")))?;
-    let bytes = bytes.to_bytes();
-    let (Some(compressed), Some(length), Some(message)) =
-        (bytes.first(), bytes.get(1..5), bytes.get(5..))
-    else {
-        return Err(invalid("the call carries no ticket".to_owned()));
-    };
-    if *compressed != 0 {
-        return Err(unimplemented("compressed tickets are not taken"));
-    }
-    if length != (message.len() as u32).to_be_bytes() {
-        return Err(invalid(
-            "the call carries not exactly one ticket".to_owned(),
-        ));
-    }
+    let message = unary::read("ticket", body, MAX_TICKET_BYTES).await?;
     let ticket = Ticket::decode(message);
     Ok(ticket
         .map_err(|error| invalid(format!("ticket is no Ticket: {error}")))?

@@ -2,7 +2,7 @@
 use super::frame::schema_bytes;
 use super::refusal::{internal, invalid, read_failed};
 use super::request::{End, ScanTicket, Selection, Start, parse};
-use super::{range, resolve};
+use super::{range, resolve, threads};
 use crate::access::Action;
 use crate::context::{Shared, SharedRef};
 use crate::names::DEFAULT_NAMESPACE;
@@ -14,15 +14,10 @@ use arrow_flight::{FlightDescriptor, FlightEndpoint, FlightInfo, SchemaResult, T
 use bascule_wire::flight::schema::Projection;
 use bascule_wire::subject::SubjectFilter;
 use bytes::Bytes;
+use prost::Message;
 use serde_json::json;
 use std::sync::Arc;
 use tonic::Status;
-
-/// Streams whose name begins with this are the broker's own; they are listed only when asked for by that prefix.
-const INTERNAL_PREFIX: &str = "__";
-
-/// What `FetchMetadata` is allowed on: the list of all streams.
-const EVERYTHING: &str = "*";
 
 /// Reads a descriptor: a path `[stream]` or `[namespace, stream]`, or a JSON command.
 ///
@@ -86,7 +81,8 @@ pub fn get_schema(
     })
 }
 
-/// Answers `GetFlightInfo`: one endpoint per partition, each with a ticket for the selection, in the order asked for.
+/// Answers `GetFlightInfo`: one endpoint per partition, each with a ticket for the selection, in the order asked for. An
+/// encoded `FlightInfo`.
 ///
 /// May wait for the disk when the selection names times.
 ///
@@ -96,14 +92,17 @@ pub async fn get_flight_info(
     shared: &SharedRef,
     peer: &Peer,
     descriptor: FlightDescriptor,
-) -> Result<FlightInfo, Status> {
+) -> Result<Vec<u8>, Status> {
     let selection = selection(&descriptor)?;
     permit(shared, peer, &selection)?;
     let view = shared.view.load_full();
     let stream = resolve::stream(&view, &selection.namespace, &selection.stream)?;
     let shared = Arc::clone(shared);
-    let work = move || flight_info(&shared, &stream, &selection, descriptor);
-    tokio::task::spawn_blocking(work)
+    let work = move || {
+        let info = flight_info(&shared, &stream, &selection, descriptor)?;
+        Ok(info.encode_to_vec())
+    };
+    threads::answer(work)
         .await
         .map_err(|error| internal(format!("planning failed: {error}")))?
 }
@@ -114,67 +113,36 @@ fn permit(shared: &Shared, peer: &Peer, selection: &Selection) -> Result<(), Sta
     resolve::permit(shared, peer, Action::Subscribe, names).map(drop)
 }
 
-/// Every stream whose name starts with the criteria (UTF-8; empty = all), by namespace and name. Partitions that are not
-/// open here are left out of the endpoints.
+/// What `ListFlights` says of a stream. Partitions that are not open here are left out of the endpoints.
 ///
 /// # Errors
-/// `PERMISSION_DENIED`; `INVALID_ARGUMENT` when the criteria are not UTF-8.
-pub fn list_flights(
-    shared: &Shared,
-    peer: &Peer,
-    criteria: &[u8],
-) -> Result<Vec<FlightInfo>, Status> {
-    resolve::permit(
-        shared,
-        peer,
-        Action::FetchMetadata,
-        (DEFAULT_NAMESPACE, EVERYTHING),
-    )?;
-    let prefix = std::str::from_utf8(criteria).map_err(|_| {
-        invalid("criteria are not UTF-8: they are a prefix of stream names".to_owned())
-    })?;
-    let view = shared.view.load();
-    let shown = |name: &str| {
-        name.starts_with(prefix)
-            && (prefix.starts_with(INTERNAL_PREFIX) || !name.starts_with(INTERNAL_PREFIX))
-    };
-    let mut streams: Vec<&Arc<StreamView>> = view
-        .namespaces
-        .values()
-        .flat_map(|streams| streams.values())
-        .filter(|s| shown(&s.name))
+/// As of [`get_flight_info`].
+pub fn listed(shared: &Shared, stream: &StreamView) -> Result<FlightInfo, Status> {
+    let open: Vec<u32> = stream
+        .partitions
+        .iter()
+        .filter(|p| p.handle.is_some())
+        .map(|p| p.number)
         .collect();
-    streams.sort_by_key(|stream| (&stream.namespace, &stream.name));
-    streams
-        .into_iter()
-        .map(|stream| {
-            let open: Vec<u32> = stream
-                .partitions
-                .iter()
-                .filter(|p| p.handle.is_some())
-                .map(|p| p.number)
-                .collect();
-            let is_whole = open.len() == stream.partitions.len();
-            let selection = Selection {
-                namespace: stream.namespace.clone(),
-                stream: stream.name.clone(),
-                partitions: Some(open),
-                columns: None,
-                subject: None,
-                start: Start::default(),
-                end: End::default(),
-            };
-            let descriptor =
-                FlightDescriptor::new_path(vec![stream.namespace.clone(), stream.name.clone()]);
-            let info = flight_info(shared, stream, &selection, descriptor)?;
-            // Nobody counts the records of a partition that is paused.
-            Ok(if is_whole {
-                info
-            } else {
-                info.with_total_records(-1).with_total_bytes(-1)
-            })
-        })
-        .collect()
+    let is_whole = open.len() == stream.partitions.len();
+    let selection = Selection {
+        namespace: stream.namespace.clone(),
+        stream: stream.name.clone(),
+        partitions: Some(open),
+        columns: None,
+        subject: None,
+        start: Start::default(),
+        end: End::default(),
+    };
+    let descriptor =
+        FlightDescriptor::new_path(vec![stream.namespace.clone(), stream.name.clone()]);
+    let info = flight_info(shared, stream, &selection, descriptor)?;
+    // Nobody counts the records of a partition that is paused.
+    Ok(if is_whole {
+        info
+    } else {
+        info.with_total_records(-1).with_total_bytes(-1)
+    })
 }
 
 fn flight_info(

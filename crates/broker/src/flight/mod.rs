@@ -1,10 +1,10 @@
 //! Arrow Flight: every stream is a table (`specs/formats/flight.md`).
 //!
-//! * [`mod@service`]: what the gRPC server mounts; `DoGet` goes over a raw body, the rest through the generated server.
+//! * [`mod@service`]: what the gRPC server mounts; `DoGet` and large answers go over raw bodies, the rest through the generated server.
 //! * `request`, `refusal`: JSON documents in, statuses with JSON details out.
 //! * `get` → `scan` → `frame` → `body`: one scan of one partition, from the log to the connection. Reading and gathering
 //!   run on `threads` of their own, so that a large scan does not delay other calls.
-//! * `put` ← `intake`, `place`: batched, optionally idempotent append, each row to its partition. `info`, `offsets`: planning.
+//! * `put` ← `intake`, `place`: batched, optionally idempotent append, each row to its partition. `info`, `list`, `offsets`: planning.
 //! * `sql`: what clients of Flight SQL get for an answer.
 mod body;
 mod buffer_layout;
@@ -13,6 +13,7 @@ pub(crate) mod fuzz;
 mod get;
 mod info;
 mod intake;
+mod list;
 mod offsets;
 mod place;
 mod put;
@@ -24,6 +25,7 @@ mod scan;
 mod service;
 mod sql;
 mod threads;
+mod unary;
 
 pub use service::{FlightRouter, MAX_MESSAGE_BYTES};
 

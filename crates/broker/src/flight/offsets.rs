@@ -4,7 +4,7 @@
 //! what I have".
 use super::refusal::{internal, invalid, read_failed};
 use super::request::{OffsetsRequest, Place, TimeLookup, parse};
-use super::resolve;
+use super::{resolve, threads};
 use crate::access::Action;
 use crate::context::{Shared, SharedRef};
 use crate::partition::Partition;
@@ -41,18 +41,28 @@ pub async fn answer(shared: &SharedRef, peer: &Peer, body: &[u8]) -> Result<Vec<
         wait(shared, peer, &requests, deadline).await?;
     }
     // Streams are looked up again: the wait may have ended with one that was deleted, or that grew.
-    let mut documents = Vec::with_capacity(requests.len());
-    for request in &requests {
-        let stream = load(shared, peer, request)?;
+    let mut found = Vec::with_capacity(requests.len());
+    for request in requests {
+        let stream = load(shared, peer, &request)?;
         let times = look_up(shared, &stream, &request.times).await?;
         let before = identify(shared, &stream, &request.before).await?;
-        documents.push(document(shared, &stream, request, &times, &before)?);
+        found.push((stream, request, times, before));
     }
-    let answer = match documents.pop() {
-        Some(document) if !is_list => document,
-        last => documents.into_iter().chain(last).collect(),
+    let shared = shared.clone();
+    let work = move || {
+        let documents = found.iter().map(|(stream, request, times, before)| {
+            document(&shared, stream, request, times, before)
+        });
+        let mut documents = documents.collect::<Result<Vec<_>, _>>()?;
+        let answer = match documents.pop() {
+            Some(document) if !is_list => document,
+            last => documents.into_iter().chain(last).collect(),
+        };
+        Ok(answer.to_string().into_bytes())
     };
-    Ok(answer.to_string().into_bytes())
+    threads::answer(work)
+        .await
+        .map_err(|error| internal(format!("the answer could not be made: {error}")))?
 }
 
 /// Refuses waits that are too long.

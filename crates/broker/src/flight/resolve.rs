@@ -1,5 +1,5 @@
 //! From names in a request to an open partition.
-use super::refusal::{denied, ended, refuse};
+use super::refusal::{denied, ended, invalid, refuse};
 use crate::access::{Action, Permit, stream_resource};
 use crate::context::Shared;
 use crate::partition::{EndReason, Partition};
@@ -66,17 +66,28 @@ pub fn stream(view: &View, namespace: &str, name: &str) -> Result<Arc<StreamView
 /// The chosen partitions of a stream, in the order asked for; all of them when `numbers` is `None`.
 ///
 /// # Errors
-/// `NOT_FOUND` naming the first number that does not exist.
+/// `NOT_FOUND` naming the first number that does not exist; `INVALID_ARGUMENT` when there are more numbers than partitions.
 pub fn partitions<'a>(
     stream: &'a StreamView,
     numbers: Option<&[u32]>,
 ) -> Result<Vec<&'a PartitionView>, Status> {
     match numbers {
         None => Ok(stream.partitions.iter().collect()),
-        Some(numbers) => numbers
-            .iter()
-            .map(|number| partition(stream, *number))
-            .collect(),
+        Some(numbers) => {
+            let most = stream.partitions.len();
+            let checked = numbers.iter().take(most + 1);
+            let found = checked
+                .map(|number| partition(stream, *number))
+                .collect::<Result<Vec<_>, _>>()?;
+            if found.len() > most {
+                let (namespace, name) = (&stream.namespace, &stream.name);
+                return Err(invalid(format!(
+                    "{} partitions are named, stream {namespace}/{name} has {most}: name each once",
+                    numbers.len()
+                )));
+            }
+            Ok(found)
+        }
     }
 }
 

@@ -1,8 +1,10 @@
-//! The Flight service: `DoGet` over a raw body, everything else through tonic.
+//! The Flight service: `DoGet` and the answers that grow with streams and partitions over raw bodies, everything else through
+//! tonic.
 use super::offsets;
 use super::refusal::{invalid, unimplemented};
-use super::{get, info, put, resolve, sql};
+use super::{get, info, list, put, resolve, sql, unary};
 use crate::context::SharedRef;
+use crate::tls::Peer;
 use arrow_flight::flight_service_server::{FlightService, FlightServiceServer};
 use arrow_flight::{
     Action, ActionType, Criteria, Empty, FlightData, FlightDescriptor, FlightInfo,
@@ -10,6 +12,7 @@ use arrow_flight::{
 };
 use futures_util::future::BoxFuture;
 use futures_util::stream::{self, BoxStream, StreamExt};
+use prost::Message;
 use std::convert::Infallible;
 use std::task::{Context, Poll};
 use tonic::body::Body;
@@ -19,12 +22,16 @@ use tonic::{Request, Response, Status, Streaming};
 
 /// Largest message taken in: one record batch of a `DoPut`, bytes. 64 MiB of records and room for their heads.
 pub const MAX_MESSAGE_BYTES: usize = 72 << 20;
-/// Path of the method that is served over a raw body.
+/// Paths of the methods that are served over raw bodies.
 const DO_GET: &str = "/arrow.flight.protocol.FlightService/DoGet";
+const GET_FLIGHT_INFO: &str = "/arrow.flight.protocol.FlightService/GetFlightInfo";
+const LIST_FLIGHTS: &str = "/arrow.flight.protocol.FlightService/ListFlights";
+const DO_ACTION: &str = "/arrow.flight.protocol.FlightService/DoAction";
 
 /// The service as tonic's router takes it.
 ///
-/// `DoGet` is answered here, with column buffers handed to the connection as they are; the rest by the generated server.
+/// `DoGet` is answered here, with column buffers handed to the connection as they are, and so are answers that may be large:
+/// encoded on threads of their own, and charged until the client has read them. The rest goes to the generated server.
 #[derive(Clone, Debug)]
 pub struct FlightRouter {
     shared: SharedRef,
@@ -61,19 +68,78 @@ impl Service<http::Request<Body>> for FlightRouter {
     }
 
     fn call(&mut self, request: http::Request<Body>) -> Self::Future {
-        if request.uri().path() == DO_GET {
-            let shared = self.shared.clone();
-            return Box::pin(async move {
-                Ok(get::respond(shared, request)
-                    .await
-                    .unwrap_or_else(Status::into_http))
-            });
+        let shared = self.shared.clone();
+        match request.uri().path() {
+            DO_GET => Box::pin(answered(get::respond(shared, request))),
+            GET_FLIGHT_INFO => Box::pin(with_head(flight_info(shared, request))),
+            LIST_FLIGHTS => Box::pin(with_head(list_flights(shared, request))),
+            DO_ACTION => Box::pin(with_head(do_action(shared, request))),
+            _ => self.rest.call(request),
         }
-        self.rest.call(request)
     }
 }
 
-/// Answers everything but `DoGet`.
+async fn answered(
+    answer: impl Future<Output = Result<http::Response<Body>, Status>>,
+) -> Result<http::Response<Body>, Infallible> {
+    Ok(answer.await.unwrap_or_else(Status::into_http))
+}
+
+async fn with_head(
+    body: impl Future<Output = Result<Body, Status>>,
+) -> Result<http::Response<Body>, Infallible> {
+    let answer = async {
+        let mut response = http::Response::new(body.await?);
+        let grpc = http::HeaderValue::from_static("application/grpc");
+        response
+            .headers_mut()
+            .insert(http::header::CONTENT_TYPE, grpc);
+        Ok(response)
+    };
+    answered(answer).await
+}
+
+/// Whose call it is, and its one message.
+async fn read<T: Message + Default>(
+    shared: &SharedRef,
+    request: http::Request<Body>,
+) -> Result<(Peer, T), Status> {
+    resolve::check_serving(shared)?;
+    let peer = resolve::peer(request.extensions());
+    let message = unary::read("request", request.into_body(), shared.limits.message_bytes).await?;
+    let message = T::decode(message);
+    Ok((
+        peer,
+        message.map_err(|error| invalid(format!("the request cannot be read: {error}")))?,
+    ))
+}
+
+async fn flight_info(shared: SharedRef, request: http::Request<Body>) -> Result<Body, Status> {
+    let (peer, descriptor) = read::<FlightDescriptor>(&shared, request).await?;
+    let info = info::get_flight_info(&shared, &peer, descriptor).await?;
+    unary::reply(&shared, &peer, &info)
+}
+
+async fn list_flights(shared: SharedRef, request: http::Request<Body>) -> Result<Body, Status> {
+    let (peer, criteria) = read::<Criteria>(&shared, request).await?;
+    list::respond(shared, peer, criteria).await
+}
+
+async fn do_action(shared: SharedRef, request: http::Request<Body>) -> Result<Body, Status> {
+    let (peer, action) = read::<Action>(&shared, request).await?;
+    if action.r#type != "offsets" {
+        sql::check_action(&action.r#type)?;
+        return Err(invalid(format!(
+            "there is no action {:?}: ListActions names them",
+            action.r#type
+        )));
+    }
+    let answer = offsets::answer(&shared, &peer, &action.body).await?;
+    let answer = arrow_flight::Result::new(answer).encode_to_vec();
+    unary::reply(&shared, &peer, &answer)
+}
+
+/// Answers what is not served over raw bodies.
 #[derive(Debug)]
 pub struct Handler {
     shared: SharedRef,
@@ -105,21 +171,12 @@ impl FlightService for Handler {
         ))
     }
 
-    async fn list_flights(&self, request: Request<Criteria>) -> Answer<Self::ListFlightsStream> {
-        resolve::check_serving(&self.shared)?;
-        Ok(items(info::list_flights(
-            &self.shared,
-            &resolve::peer(request.extensions()),
-            &request.get_ref().expression,
-        )?))
+    async fn list_flights(&self, _: Request<Criteria>) -> Answer<Self::ListFlightsStream> {
+        Err(unimplemented("ListFlights is served over a raw body"))
     }
 
-    async fn get_flight_info(&self, request: Request<FlightDescriptor>) -> Answer<FlightInfo> {
-        resolve::check_serving(&self.shared)?;
-        let peer = resolve::peer(request.extensions());
-        Ok(Response::new(
-            info::get_flight_info(&self.shared, &peer, request.into_inner()).await?,
-        ))
+    async fn get_flight_info(&self, _: Request<FlightDescriptor>) -> Answer<FlightInfo> {
+        Err(unimplemented("GetFlightInfo is served over a raw body"))
     }
 
     async fn poll_flight_info(&self, _: Request<FlightDescriptor>) -> Answer<PollInfo> {
@@ -150,21 +207,8 @@ impl FlightService for Handler {
         ))
     }
 
-    async fn do_action(&self, request: Request<Action>) -> Answer<Self::DoActionStream> {
-        resolve::check_serving(&self.shared)?;
-        let peer = resolve::peer(request.extensions());
-        let action = request.into_inner();
-        match action.r#type.as_str() {
-            "offsets" => Ok(items(vec![arrow_flight::Result::new(
-                offsets::answer(&self.shared, &peer, &action.body).await?,
-            )])),
-            other => {
-                sql::check_action(other)?;
-                Err(invalid(format!(
-                    "there is no action {other:?}: ListActions names them"
-                )))
-            }
-        }
+    async fn do_action(&self, _: Request<Action>) -> Answer<Self::DoActionStream> {
+        Err(unimplemented("DoAction is served over a raw body"))
     }
 
     async fn list_actions(&self, _: Request<Empty>) -> Answer<Self::ListActionsStream> {

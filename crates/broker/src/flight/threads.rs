@@ -5,10 +5,10 @@
 //! thread. Threads end when they were idle for [`KEEP_ALIVE`], and their memory goes back.
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::thread::Builder;
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
+use std::thread::{Builder, available_parallelism};
 use std::time::Duration;
-use tokio::sync::oneshot;
+use tokio::sync::{Semaphore, oneshot};
 
 /// How long an idle thread stays.
 const KEEP_ALIVE: Duration = Duration::from_secs(2);
@@ -49,6 +49,28 @@ pub async fn run<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -
     });
     hand_over(job)?;
     receiver.await.map_err(|_| Lost)
+}
+
+/// Answers that are computed at once: half of the processors, so that publishes and reads have the others.
+static ANSWERING: LazyLock<Arc<Semaphore>> = LazyLock::new(|| {
+    let processors = available_parallelism().map_or(1, usize::from);
+    Arc::new(Semaphore::new((processors / 2).max(1)))
+});
+
+/// [`run`] for an answer that takes milliseconds of a processor: few at once, the others wait without a thread.
+///
+/// # Errors
+/// [`Lost`].
+pub async fn answer<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, Lost> {
+    let permit = ANSWERING.clone().acquire_owned().await.map_err(|_| Lost)?;
+    run(move || {
+        let answer = work();
+        drop(permit);
+        answer
+    })
+    .await
 }
 
 fn hand_over(job: Job) -> Result<(), Lost> {

@@ -3,7 +3,7 @@ use super::frames::frame;
 use crate::grpc_status::{bounded, trailers};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Response, header};
-use http_body::Frame;
+use http_body::{Frame, SizeHint};
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use tonic::body::Body;
@@ -73,5 +73,12 @@ impl http_body::Body for OneFrame {
 
     fn is_end_stream(&self) -> bool {
         self.frame.is_none() && self.trailers.is_none()
+    }
+
+    /// No lower bound: an exact one would become a `content-length`.
+    fn size_hint(&self) -> SizeHint {
+        let mut hint = SizeHint::new();
+        hint.set_upper(self.frame.as_ref().map_or(0, Bytes::len) as u64);
+        hint
     }
 }

@@ -28,6 +28,7 @@ fn admission(source: &Source) -> Vec<(&'static str, u64)> {
         ("connections_open", admission.connections_open() as u64),
         ("calls_open", admission.calls_open() as u64),
         ("request_bytes", admission.request_bytes() as u64),
+        ("answer_bytes", admission.answer_bytes() as u64),
         ("calls_denied", shared.access.denied()),
         ("admin_requests_open", events.requests_open() as u64),
         ("admin_requests_refused", events.requests_refused()),
