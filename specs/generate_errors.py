@@ -35,7 +35,8 @@ it. Servers of Liftbridge do not send it; the SDK decides by status and text the
 | `deleted` | the records that the reader or the cursor refers to are gone: the stream was deleted or purged |
 | `paused` | the partition is paused, and the call did not ask to resume it |
 | `empty_range` | nothing can be between the start and the stop of a subscription |
-| `not_assigned` | the partition is assigned to another member of the group |
+| `not_assigned` | the partition is assigned to another member of the group, or the member was expelled |
+| `generation_ahead` | the group has not reached the epoch or generation that the request claims |
 | `batch_rejected` | another record of the same producer batch was rejected |
 | `invalid_subject` | the subject of a new stream is not valid |
 | `group_not_found`, `not_a_member`, `already_member` | the consumer group does not exist, or has other members |

@@ -16,8 +16,12 @@ TIMEOUT_S = 5.0
 @pytest.fixture(scope="module")
 def patient() -> Iterator[TestBroker]:
     """A broker with a consumer timeout that is longer than every test."""
-    timeouts = {"groups.consumer_timeout_ms": 600_000, "groups.coordinator_timeout_ms": 500_000}
-    with broker(settings=timeouts) as started:
+    settings = {
+        "groups.consumer_timeout_ms": 600_000,
+        "groups.coordinator_timeout_ms": 500_000,
+        "cursors.partitions": 1,
+    }
+    with broker(settings=settings) as started:
         yield started
 
 
@@ -213,6 +217,66 @@ def test_a_former_group_of_the_same_id_does_not_exclude_members(api: Api, stream
     newer = api.subscribe(stream, consumer=member(stream, "d", epoch))
     assert new.rest() == ([], None), "a newer epoch replaces it"
     assert newer.next().offset == 0
+
+
+NOT_ASSIGNED = failed("FAILED_PRECONDITION", "Consumer is not currently assigned this partition")
+
+
+def store(api: Api, stream: str, offset: int, consumer: dict[str, Any]) -> None:
+    place: dict[str, Any] = {"stream": stream, "partition": 0, "cursorId": f"__group:{stream}"}
+    api.call("SetCursor", offset=offset, consumer=consumer, **place)
+
+
+def position(api: Api, stream: str) -> int:
+    return api.call("FetchCursor", stream=stream, partition=0, cursorId=f"__group:{stream}").offset
+
+
+@pytest.mark.parametrize("second", ["a", "b"])
+def test_the_first_member_of_a_former_group_neither_reads_nor_stores(api: Api, stream: str, second: str) -> None:
+    api.create(stream)
+    api.publish(stream)
+    first = join(api, stream, "a", stream)
+    leave(api, stream, "a")
+    present = join(api, stream, second, stream)
+    assert (first.epoch, present.epoch) == (0, 0)
+    assert group_of(api, stream).generation == present.generation > first.generation > 0
+    reading = api.subscribe(stream, consumer={**member(stream, second, 0), "generation": present.generation})
+    store(api, stream, 7, {**member(stream, second, 0), "generation": present.generation})
+    old = [{**member(stream, "a", 0), "generation": first.generation}]
+    if second != "a":
+        old.append(member(stream, "a", 0))  # a client that knows epochs only
+    for stale in old:
+        with pytest.raises(Failed, check=NOT_ASSIGNED):
+            api.subscribe(stream, consumer=stale)
+        with pytest.raises(Failed, check=NOT_ASSIGNED):
+            store(api, stream, 3, stale)
+    assert (reading.next().offset, position(api, stream)) == (0, 7)
+    ids: dict[str, Any] = {"groupId": stream, "consumerId": "a", "joined": first.joined}
+    no_member = failed("FAILED_PRECONDITION", "consumer is not a member of the consumer group")
+    for method in ("FetchConsumerGroupAssignments", "LeaveConsumerGroup"):
+        with pytest.raises(Failed, check=no_member):
+            api.call(method, **ids)
+    leave(api, stream, second)
+    with pytest.raises(Failed, check=NOT_ASSIGNED):
+        store(api, stream, 3, old[0])
+    assert position(api, stream) == 7
+
+
+def test_a_generation_above_the_present_one_is_refused_by_name(api: Api, stream: str) -> None:
+    api.create(stream)
+    generation = join(api, stream, "a", stream).generation
+    ahead = (
+        f'generation {2**64 - 1} of consumer group "{stream}" is above its present one, {generation}: join the group'
+    )
+    for claim in ({"generation": 2**64 - 1}, {"groupEpoch": 2**64 - 1}):
+        consumer = {"groupId": stream, "consumerId": "a", **claim}
+        for call in (lambda it: store(api, stream, 1, it), lambda it: api.subscribe(stream, consumer=it)):
+            with pytest.raises(Failed) as refused:
+                call(consumer)
+            assert refused.value.code.name == "FAILED_PRECONDITION"
+            assert refused.value.text.startswith(ahead)
+    store(api, stream, 1, {**member(stream, "a", 0), "generation": generation})
+    assert position(api, stream) == 1
 
 
 def test_members_that_create_a_group_concurrently_are_all_in_it(patient: TestBroker, stream: str) -> None:

@@ -179,22 +179,15 @@ impl Index {
         }
     }
 
-    /// Keeps what a record says, unless it comes from an older generation of the same history.
+    /// Keeps what a record says: stale members are refused before it is written.
     fn store(&mut self, key: String, cursor: &Cursor) {
         let position = Position {
             offset: cursor.offset,
             incarnation: cursor.incarnation,
             generation: cursor.generation,
         };
-        let known = self.positions.get(key.as_str());
-        if known.is_none() {
+        if self.positions.insert(key.into(), position).is_none() {
             self.known.fetch_add(1, Ordering::Relaxed);
-        }
-        let fenced = known.is_some_and(|known| {
-            known.incarnation == position.incarnation && known.generation > position.generation
-        });
-        if !fenced {
-            self.positions.insert(key.into(), position);
         }
     }
 }
@@ -204,7 +197,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_position_counts_unless_its_generation_is_older() {
+    fn the_last_position_counts() {
         let known = Arc::default();
         let mut index = Index::counted_in(&known);
         let mut stored = |offset: i64, incarnation: u64, generation: u64| {
@@ -220,7 +213,11 @@ mod tests {
         };
         assert_eq!(stored(5, 7, 2), (5, 7));
         assert_eq!(stored(3, 7, 2), (3, 7));
-        assert_eq!(stored(9, 7, 1), (3, 7), "fenced");
+        assert_eq!(
+            stored(9, 7, 0),
+            (9, 7),
+            "a generation that shut everybody out is gone"
+        );
         assert_eq!(stored(1, 8, 0), (1, 8), "another history");
         assert_eq!(known.load(Ordering::Relaxed), 1);
     }

@@ -10,8 +10,22 @@ pub struct View {
     pub version: u64,
     /// Streams by namespace, then name.
     pub namespaces: HashMap<String, HashMap<String, Arc<StreamView>>>,
-    /// Consumer groups by id: the epoch that their first member has in place of 0.
-    pub groups: Arc<HashMap<String, u64>>,
+    /// Consumer groups by id.
+    pub groups: Arc<HashMap<String, Arc<GroupView>>>,
+}
+
+/// One consumer group as requests see it.
+///
+/// A generation is the index of a metadata entry, so it is unique among all groups of this id, earlier ones included. It is
+/// the group's epoch, except that a new group has epoch 0 and the generation of its creation.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct GroupView {
+    /// Generation that the group began with.
+    pub created: u64,
+    /// Present generation; every change of the group raises it.
+    pub generation: u64,
+    /// Members by id: the generation that each one joined with.
+    pub members: HashMap<String, u64>,
 }
 
 /// One stream as requests see it.
@@ -68,16 +82,8 @@ impl View {
     pub fn streams(&self) -> impl Iterator<Item = &Arc<StreamView>> {
         self.namespaces.values().flat_map(HashMap::values)
     }
-
-    /// The epoch of a group's member among all epochs of groups of this id. A new group begins with 0, whatever the
-    /// epochs of a former one of the same id were.
-    pub fn group_epoch(&self, group: &str, epoch: u64) -> u64 {
-        match epoch {
-            0 => self.groups.get(group).copied().unwrap_or(0),
-            epoch => epoch,
-        }
-    }
 }
+
 impl StreamView {
     /// Whether a publish to any partition resumes others first.
     pub fn wakes_on_publish(&self) -> bool {

@@ -18,13 +18,13 @@ def join_group(
     return JoinGroup(group, consumer, wanted, known.coordinator if known else _idlest(state, ""), hands_over)
 
 
-def leave_group(state: State, group: str, consumer: str, *, expired: bool) -> LeaveGroup | Rejection:
-    """The command that ends the present membership of `consumer`."""
+def leave_group(state: State, group: str, consumer: str, *, expired: bool, joined: int = 0) -> LeaveGroup | Rejection:
+    """The command that ends the membership of `consumer` that began with entry `joined`; 0 = the present one."""
     known = state.groups.get(group)
     if known is None:
         return Rejection(RejectionCode.GROUP_NOT_FOUND, f"consumer group {group} does not exist")
     member = known.member(consumer)
-    if member is None:
+    if member is None or joined not in (0, member.joined):
         return Rejection(RejectionCode.NOT_A_MEMBER, f"consumer {consumer} is not a member of group {group}")
     return LeaveGroup(group, consumer, member.joined, expired)
 

@@ -38,6 +38,9 @@ class Joined(NamedTuple):
 
     coordinator: str
     epoch: int
+    generation: int
+    joined: int
+    """Entry that the membership began with; others may have changed the group since."""
 
 
 class Reads(NamedTuple):
@@ -125,24 +128,25 @@ class Groups:
         if found is None:
             raise RejectedError(Rejection(RejectionCode.GROUP_NOT_FOUND, f"consumer group {group} does not exist"))
         await self._controller.carried_out(index, deadline)
-        return Joined(found.coordinator, found.epoch)
+        return Joined(found.coordinator, found.epoch, found.generation, index)
 
-    async def leave(self, group: str, consumer: str, timeout_s: float) -> None:
-        """End the membership of `consumer`; a group without members is gone, and subscriptions for it end. Returns when
-        they have, or when the time is over.
+    async def leave(self, group: str, consumer: str, timeout_s: float, joined: int = 0) -> None:
+        """End the membership of `consumer`, if `joined` is 0 or the entry it began with; a group without members is
+        gone, and subscriptions for it end. Returns when they have, or when the time is over.
 
         Raises:
             RejectedError: there is no such group or no such member.
             BrokerError: as `MetadataLog.propose`.
         """
-        command = decide_groups.leave_group(self._controller.state, group, consumer, expired=False)
+        command = decide_groups.leave_group(self._controller.state, group, consumer, expired=False, joined=joined)
         if isinstance(command, Rejection):
             raise RejectedError(command)
         deadline = asyncio.get_running_loop().time() + timeout_s
         await self._controller.carried_out(await self._controller.propose(command, timeout_s), deadline)
 
-    def member(self, group: str, consumer: str, epoch: int) -> Member:
-        """The member `consumer` of a group that this broker coordinates.
+    def member(self, group: str, consumer: str, epoch: int, joined: int = 0) -> Member:
+        """The member `consumer` of a group that this broker coordinates. `joined`: entry that its membership began
+        with; 0 = not known.
 
         Raises:
             RejectedError: there is no such group, another broker coordinates it, the epoch is not the present one, or
@@ -153,21 +157,23 @@ class Groups:
             raise RejectedError(Rejection(RejectionCode.GROUP_NOT_FOUND, f"consumer group {group} does not exist"))
         if found.coordinator != self._controller.broker_id:
             raise rejected(RejectionCode.NOT_COORDINATOR, "broker is not the consumer group coordinator")
-        if found.epoch != epoch:
+        member = found.member(consumer)
+        # One that was expelled must learn that, and not adopt the epoch under which another of its id has joined.
+        is_replaced = member is not None and joined not in (0, member.joined)
+        if found.epoch != epoch and not is_replaced:
             text = "client-provided group epoch differs from broker group epoch"
             raise rejected(RejectionCode.STALE_EPOCH, text)
-        member = found.member(consumer)
-        if member is None:
+        if member is None or is_replaced:
             raise rejected(RejectionCode.NOT_A_MEMBER, "consumer is not a member of the consumer group")
         return member
 
-    def assignments(self, group: str, consumer: str, epoch: int, sign: Sign | None = None) -> Reads:
+    def assignments(self, group: str, consumer: str, epoch: int, sign: Sign | None = None, joined: int = 0) -> Reads:
         """What `consumer` may read; a heartbeat, with what the member says of itself.
 
         Raises:
             RejectedError: as `member`, or its membership is about to end.
         """
-        member = self.member(group, consumer, epoch)
+        member = self.member(group, consumer, epoch, joined)
         membership = Membership(group, consumer, member.joined)
         if membership not in self._timers:
             raise rejected(RejectionCode.NOT_WATCHED, "consumer not active for server (no timer)")

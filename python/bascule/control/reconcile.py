@@ -19,7 +19,7 @@ class Plan:
         lead: (incarnation, leader epoch) of partitions this broker leads.
         streams: streams whose picture in the view changes.
         removed: streams that leave the view.
-        groups: consumer groups that are new, also under the id of a former one.
+        groups: consumer groups that are new or have changed.
         removed_groups: ids of groups that are gone; their subscriptions end.
         delete: incarnations to delete with their files.
     """
@@ -57,7 +57,7 @@ def plan(before: State, after: State, broker_id: str) -> Plan:
         lead=tuple((item.incarnation, item.leader_epoch) for _, item in local if item.leader == broker_id),
         streams=tuple(changed),
         removed=tuple(stream.key for stream in gone if stream.key not in after.streams),
-        groups=_new_groups(before, after),
+        groups=tuple(group for key, group in sorted(after.groups.items()) if before.groups.get(key) is not group),
         removed_groups=tuple(sorted(before.groups.keys() - after.groups.keys())),
         delete=tuple(
             item.incarnation for stream in gone for item in stream.partitions if item.incarnation not in exists
@@ -74,14 +74,6 @@ def reopen(state: State, incarnations: frozenset[int], broker_id: str) -> Plan:
         lead=tuple((item.incarnation, item.leader_epoch) for _, item in local if item.leader == broker_id),
         streams=tuple({stream.key: stream for stream, _ in local}.values()),
     )
-
-
-def _new_groups(before: State, after: State) -> tuple[Group, ...]:
-    def is_new(group: Group) -> bool:
-        known = before.groups.get(group.id)
-        return known is None or known.created != group.created
-
-    return tuple(group for _, group in sorted(after.groups.items()) if is_new(group))
 
 
 def _local(streams: Iterable[Stream], broker_id: str) -> list[tuple[Stream, Partition]]:

@@ -13,7 +13,7 @@ from typing import Any
 
 from bascule.control.dataplane import DataPlane
 from bascule.control.reconcile import Plan, plan, reopen
-from bascule.control.specs import Defaults, partition_spec, stream_spec
+from bascule.control.specs import Defaults, group_spec, partition_spec, stream_spec
 from bascule.errors import UsageError
 from bascule.logs import emit
 from bascule.metadata import State
@@ -205,7 +205,7 @@ class Reconciler:
             changes = {
                 "streams": [stream_spec(item) for item in steps.streams],
                 "removed": [*steps.removed],
-                "groups": [{"id": item.id, "created": item.created} for item in steps.groups],
+                "groups": [group_spec(item) for item in steps.groups],
                 "removed_groups": [*steps.removed_groups],
             }
             self._plane.publish_view(self._version, json.dumps(changes).encode())

@@ -6,7 +6,7 @@ A setting that the stream leaves open takes the broker's default here, each time
 from dataclasses import dataclass
 from typing import Any
 
-from bascule.metadata import DEFAULT_NAMESPACE, Partition, Stream
+from bascule.metadata import DEFAULT_NAMESPACE, Group, Partition, Stream
 
 DEFAULT_CLEANER_INTERVAL_MS = 300_000
 DEFAULT_SEGMENT_BYTES = 1 << 30
@@ -129,6 +129,14 @@ def stream_spec(stream: Stream) -> dict[str, Any]:
             for item in stream.partitions
         ],
     }
+
+
+def group_spec(group: Group) -> dict[str, Any]:
+    """One of the `groups` of `Engine.publish_view`."""
+    members = {member.id: member.joined for member in group.members}
+    # Groups from before `created` was kept: nobody has joined one of them earlier than its first member.
+    created = group.created or min(members.values())
+    return {"id": group.id, "created": created, "generation": group.generation, "members": members}
 
 
 def _first(value: int | None, default: int) -> int:

@@ -289,6 +289,11 @@ class Group:
     members: tuple[Member, ...]
     created: int = 0
 
+    @property
+    def generation(self) -> int:
+        """As `epoch`, but unique among all groups of this id: a new group has the index of its first entry."""
+        return self.epoch or self.members[0].joined
+
     def member(self, consumer: str) -> Member | None:
         """The member of this id."""
         return next((item for item in self.members if item.id == consumer), None)

@@ -6,9 +6,11 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
-from bascule import Assignment, AsyncConsumer, Client, Consumer, StreamOptions, group_cursor
+from bascule import Assignment, AsyncConsumer, Batch, Client, Consumer, StreamOptions, group_cursor
+from bascule.client._core.membership import Membership
 from bascule.errors import StateError
 from bascule.testing import TestBroker, broker
 
@@ -191,6 +193,43 @@ def test_a_silent_member_is_expelled_and_joins_again(grouped: TestBroker, stream
             until(lambda: (read(consumer, seen), set(seen.values()) == {2})[1])
             assert client.fetch_cursor(group_cursor(stream), stream) is None
         assert client.fetch_cursor(group_cursor(stream), stream) == 19
+
+
+def test_a_member_of_a_former_group_stores_nothing(
+    grouped: TestBroker, stream: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stay_out(membership: Any, *_: object, **__: object) -> None:
+        membership._stop.wait()
+
+    monkeypatch.setattr(Membership, "_join_again", stay_out)
+    with grouped.connect() as client:
+        client.create_stream(stream)
+        fill(client, stream, 10, 1)
+        with client.consumer(stream, stream, consumer="a", commit_interval=None) as a:
+            old = batch_of(a)
+            # as if it had been silent: the broker ends the membership, and so the group
+            client.leave_group(stream, "a")
+            fill(client, stream, 10, 1)
+            with client.consumer(stream, stream, consumer="b", commit_interval=None) as b:
+                until(
+                    lambda: (batch := b.next_batch(0.05)) is not None and (b.commit(batch), batch.offsets[-1] == 19)[1]
+                )
+                for batch in (old, None):
+                    with pytest.raises(StateError) as refused:
+                        a.commit(batch)
+                    assert refused.value.code == "failed_precondition"
+            with pytest.raises(StateError):
+                a.commit(old)
+            assert client.fetch_cursor(group_cursor(stream), stream) == 19
+
+
+def batch_of(consumer: Consumer) -> Batch:
+    end = time.monotonic() + PATIENCE
+    while time.monotonic() < end:
+        batch = consumer.next_batch(0.05)
+        if batch is not None:
+            return batch
+    raise AssertionError("no record came in time")
 
 
 def test_a_slow_consumer_keeps_its_membership(stream: str) -> None:

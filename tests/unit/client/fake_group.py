@@ -64,6 +64,13 @@ class FakeGroupBroker:
         self.cursors: dict[tuple[str, str, int], int] = {}
         self.readers: dict[tuple[str, int], GroupSubscription] = {}
         self.subscribed: list[Any] = []
+        self.fetched: list[Any] = []
+        """Heartbeats that were answered."""
+        self.stored: list[Any] = []
+        self.replaced: set[int] = set()
+        """Generations in which members joined that were expelled, and whose ids others have now."""
+        self.fenced: set[tuple[str, int]] = set()
+        """Partitions for which no member may store a position."""
         self.calls: list[str] = []
         self.failing: dict[str, list[Exception]] = {}
         self.coordinator = "b"
@@ -162,16 +169,21 @@ class FakeGroupBroker:
         self.members[request.consumerId] = list(request.streams)
         self.epoch += 1
         response.coordinator, response.epoch = self.coordinator, self.epoch
+        response.generation = response.joined = self.epoch
         response.consumerTimeout = response.coordinatorTimeout = round(self.consumer_timeout * 1e9)
 
     def _LeaveConsumerGroup(self, request: Any, _response: Any) -> None:  # noqa: N802
-        if self.members.pop(request.consumerId, None) is None:
+        if request.joined in self.replaced or self.members.pop(request.consumerId, None) is None:
             raise failure("not_found", "consumer group does not exist", '{"reason": "group_not_found"}')
         self.epoch += 1
 
     def _FetchConsumerGroupAssignments(self, request: Any, response: Any) -> None:  # noqa: N802
         if not self.members:
             raise failure("not_found", "consumer group does not exist", '{"reason": "group_not_found"}')
+        if request.joined in self.replaced:
+            raise failure(
+                "failed_precondition", "consumer is not a member of the consumer group", '{"reason": "not_a_member"}'
+            )
         if request.epoch != self.epoch:
             raise failure(
                 "failed_precondition",
@@ -182,6 +194,7 @@ class FakeGroupBroker:
             raise failure(
                 "failed_precondition", "consumer is not a member of the consumer group", '{"reason": "not_a_member"}'
             )
+        self.fetched.append(request)
         response.epoch = self.epoch
         response.version = self.version
         response.streams.extend(self.members[request.consumerId] if self.version else ())
@@ -196,7 +209,9 @@ class FakeGroupBroker:
             response.streamMetadata.add(name=stream, error=int(stream in self.missing))
         for group in request.groups:
             if self.members:
-                response.groupMetadata.add(groupId=group, coordinator=self.coordinator, epoch=self.epoch)
+                response.groupMetadata.add(
+                    groupId=group, coordinator=self.coordinator, epoch=self.epoch, generation=self.epoch
+                )
             else:
                 response.groupMetadata.add(groupId=group, error=1)
 
@@ -209,6 +224,13 @@ class FakeGroupBroker:
 
     def _SetCursor(self, request: Any, _response: Any) -> None:  # noqa: N802
         self._check((request.stream, request.partition), request.incarnation)
+        if (request.stream, request.partition) in self.fenced:
+            raise failure(
+                "failed_precondition",
+                "Consumer is not currently assigned this partition",
+                '{"reason": "not_assigned"}',
+            )
+        self.stored.append(request)
         self.cursors[request.cursorId, request.stream, request.partition] = request.offset
 
     def _FetchCursor(self, request: Any, response: Any) -> None:  # noqa: N802

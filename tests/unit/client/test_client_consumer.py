@@ -310,3 +310,13 @@ async def test_a_batch_of_a_cancelled_call_does_not_count_as_given() -> None:
         broker.ends[S0] = 3
     assert broker.cursors == {}
     assert threads() == set()
+
+
+def test_the_highest_position_that_can_be_stored_is_reported_as_beyond_the_end() -> None:
+    broker = FakeGroupBroker()
+    broker.assigned, broker.ends = [S0], {S0: 3}
+    broker.cursors[CURSOR, *S0] = 2**63 - 1
+    with broker.client().consumer("g", "s") as consumer:
+        with pytest.raises(StateError, match="beyond its end 3") as raised:
+            until(lambda: consumer.next_batch(0) is not None)
+        assert raised.value.code == "offset_out_of_range"

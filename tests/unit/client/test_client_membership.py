@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from bascule.client._core import membership
 from bascule.errors import OutcomeUnknownError, StateError, UnavailableError
 
 from tests.unit.client.consumers import CURSOR, S0, S1, T0, RecordedCallbacks, batch_of, read_if_there, reading, settled
@@ -33,9 +34,11 @@ def test_records_read_by_another_member_meanwhile_are_not_read_again() -> None:
     broker.assigned, broker.ends = [S0], {S0: 3}
     with broker.client().consumer("g", "s") as consumer:
         batch_of(consumer)
+        broker.change(S0)
+        heartbeats = len(broker.fetched)
+        until(lambda: len(broker.fetched) > heartbeats + 1)
         with broker.lock:
             broker.cursors[CURSOR, *S0], broker.ends[S0] = 7, 8
-            broker.change(S0)
         until(lambda: consumer.next_batch(0) is None and broker.subscribed[-1].consumer.groupEpoch == broker.epoch)
         assert broker.subscribed[-1].startOffset == 8
 
@@ -139,10 +142,11 @@ def test_joining_survives_a_lost_answer() -> None:
         assert list(broker.members) == ["a"]
 
 
-def test_a_consumer_id_that_is_already_a_member_is_named() -> None:
+def test_a_consumer_id_that_is_already_a_member_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(membership, "_JOIN_PAUSE", 1000.0)  # longer than the deadline: it asks once
     broker = FakeGroupBroker()
     broker.members["a"] = ["s"]
-    consumer = broker.client(timeout=0.03).consumer("g", "s", consumer="a")
+    consumer = broker.client().consumer("g", "s", consumer="a")
     with pytest.raises(StateError, match='consumer "a" is a member of group "g" already: choose another id'):
         consumer.open()
     consumer.close()

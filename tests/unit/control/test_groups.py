@@ -186,3 +186,31 @@ async def test_after_a_restart_a_partition_is_withheld_until_its_reader_was_hear
         assert numbers(rig.groups.assignments("g", "b", epoch)) == []
         rig.groups.assignments("g", "a", epoch, Sign(held(0), reads.version))
         assert numbers(rig.groups.assignments("g", "b", epoch)) == [1]
+
+
+async def test_a_member_is_distinguished_from_an_earlier_one_of_its_id() -> None:
+    async with running() as rig:
+        await rig.controller.create_stream(stream_request(partitions=2), 5.0)
+        first = await rig.groups.join("g", "a", ("orders",), 5.0)
+        assert (first.epoch, first.generation) == (0, rig.controller.state.index)
+        await rig.groups.leave("g", "a", 5.0, first.generation)
+        second = await rig.groups.join("g", "a", ("orders",), 5.0)
+        assert (second.epoch, second.generation) == (0, rig.controller.state.index)
+        with pytest.raises(RejectedError, match="consumer is not a member of the consumer group"):
+            rig.groups.assignments("g", "a", 0, joined=first.generation)
+        with pytest.raises(RejectedError, match="consumer a is not a member of group g"):
+            await rig.groups.leave("g", "a", 5.0, first.generation)
+        third = await rig.groups.join("g", "b", ("orders",), 5.0)
+        assert third.epoch == third.generation == third.joined
+        for joined in (0, second.generation):
+            assert numbers(rig.groups.assignments("g", "a", third.epoch, joined=joined)) == [0]
+
+
+async def test_members_that_join_at_once_learn_with_which_entry_each_of_them_joined() -> None:
+    async with running() as rig:
+        await rig.controller.create_stream(stream_request(partitions=2), 5.0)
+        names = ("a", "b", "c", "d")
+        answers = await asyncio.gather(*(rig.groups.join("g", name, ("orders",), 5.0) for name in names))
+        present = {item.id: item.joined for item in rig.controller.state.groups["g"].members}
+        assert {name: answer.joined for name, answer in zip(names, answers, strict=True)} == present
+        assert any(answer.joined < answer.generation for answer in answers), "they did not join at once"

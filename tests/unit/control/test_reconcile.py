@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 from bascule.control.reconcile import Plan, plan, reopen
-from bascule.control.specs import Defaults, partition_spec, stream_spec
+from bascule.control.specs import Defaults, group_spec, partition_spec, stream_spec
 from bascule.metadata import (
     Command,
     CreateStream,
@@ -115,13 +115,22 @@ def test_a_deleted_partition_of_another_broker_is_deleted_here_too_but_not_close
     assert (steps.close, steps.delete) == ((), (incarnation_of(3, 0),))
 
 
-def test_the_view_follows_groups_that_appear_are_replaced_or_disappear() -> None:
+def test_the_view_follows_groups_that_appear_change_are_replaced_or_disappear() -> None:
     empty = after(create("s", HERE), start=BROKERS)
     one = after(JoinGroup("g", "x", ("s",), "a"), start=empty)
     (group,) = plan(empty, one, "a").groups
     assert (group.id, group.created) == ("g", one.index)
     more = after(JoinGroup("g", "y", ("s",), "a"), start=one)
-    assert not plan(one, more, "a"), "members come and go without the view"
+    assert plan(one, more, "a").groups == (more.groups["g"],)
+    assert not plan(more, after(create("t", HERE), start=more), "a").groups, "nothing changed"
+    left = after(LeaveGroup("g", "x", one.index, False), start=more)
+    assert group_spec(left.groups["g"]) == {
+        "id": "g",
+        "created": one.index,
+        "generation": left.index,
+        "members": {"y": more.index},
+    }
+    assert group_spec(group) == {"id": "g", "created": one.index, "generation": one.index, "members": {"x": one.index}}
     gone = after(LeaveGroup("g", "x", one.index, False), start=one)
     steps = plan(one, gone, "a")
     assert (steps.groups, steps.removed_groups) == ((), ("g",))

@@ -100,6 +100,14 @@ def test_a_new_group_has_epoch_0_and_every_change_the_index_of_its_entry() -> No
     assert "g" not in after(state, leave(state, "a")).groups
 
 
+def test_the_generation_is_the_epoch_and_in_a_new_group_the_index_of_its_entry() -> None:
+    state = after(streams(), join("a", "orders"))
+    assert (state.groups["g"].epoch, state.groups["g"].generation) == (0, state.index)
+    assert state.groups["g"].created == state.index
+    state = after(state, join("b", "orders"))
+    assert state.groups["g"].generation == state.groups["g"].epoch == state.index
+
+
 def test_deleting_a_stream_takes_it_from_its_subscribers_and_rebalances_their_other_streams() -> None:
     state = after(streams(), join("a", "orders"), join("b", "orders", "logs"), create("other", 1))
     epoch = state.groups["g"].epoch

@@ -37,13 +37,16 @@ pub struct ViewChanges {
     pub removed_groups: Vec<String>,
 }
 
-/// A consumer group that is new.
+/// A consumer group that is new or has changed.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[allow(missing_docs)]
 pub struct GroupSpec {
     pub id: String,
     pub created: u64,
+    pub generation: u64,
+    /// Member id → generation that it joined with.
+    pub members: HashMap<String, u64>,
 }
 
 /// One stream of it.

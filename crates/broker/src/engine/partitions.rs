@@ -4,10 +4,11 @@ use super::error::open_code;
 use super::{Engine, EngineError, ViewChanges, directory};
 use crate::nats::Place;
 use crate::partition::{EndReason, Partition, PartitionSpec, PartitionStatus, now_ns};
-use crate::view::View;
+use crate::view::{GroupView, View};
 use bascule_log::DeletedLogs;
 use bascule_wire::ErrorCode;
 use parking_lot::Mutex;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 /// Partitions opened at once: they wait for the disk more than they work, and a filesystem syncs many files at once in
@@ -223,8 +224,8 @@ impl Engine {
         }
         let ended = change_groups(&mut view, changes.groups, changes.removed_groups);
         self.shared.view.store(Arc::new(view));
-        for (group, below) in ended {
-            self.shared.members.end(&group, below);
+        for (group, present) in ended {
+            self.shared.members.keep(&group, present.as_ref());
         }
         Ok(())
     }
@@ -239,24 +240,29 @@ impl Engine {
     }
 }
 
-/// Puts groups into the view. Returns whose subscriptions end, with the epoch below which they do.
+/// Puts groups into the view. Returns the generations whose subscriptions continue, by group.
 fn change_groups(
     view: &mut View,
-    created: Vec<GroupSpec>,
+    changed: Vec<GroupSpec>,
     removed: Vec<String>,
-) -> Vec<(String, u64)> {
-    if created.is_empty() && removed.is_empty() {
+) -> Vec<(String, Option<RangeInclusive<u64>>)> {
+    if changed.is_empty() && removed.is_empty() {
         return Vec::new();
     }
     let groups = Arc::make_mut(&mut view.groups);
-    let mut ended = Vec::with_capacity(created.len() + removed.len());
+    let mut ended = Vec::with_capacity(changed.len() + removed.len());
     for id in removed {
         groups.remove(&id);
-        ended.push((id, u64::MAX));
+        ended.push((id, None));
     }
-    for GroupSpec { id, created } in created {
-        groups.insert(id.clone(), created);
-        ended.push((id, created));
+    for spec in changed {
+        let group = GroupView {
+            created: spec.created,
+            generation: spec.generation,
+            members: spec.members,
+        };
+        groups.insert(spec.id.clone(), Arc::new(group));
+        ended.push((spec.id, Some(spec.created..=spec.generation)));
     }
     ended
 }

@@ -1,9 +1,10 @@
 //! Members of consumer groups that read a partition (liftbridge §3.5): at most one of a group, the one with the highest
-//! epoch.
+//! generation.
 //!
 //! In memory of the partition's leader: forgotten on restart, pause and failover, as subscriptions are.
 use parking_lot::Mutex;
 use std::collections::HashMap;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use tokio::sync::watch;
 
@@ -16,7 +17,7 @@ pub(crate) struct Members(Arc<Mutex<HashMap<Key, Present>>>);
 
 #[derive(Debug)]
 struct Present {
-    epoch: u64,
+    generation: u64,
     /// Dropped to end the subscription.
     alive: watch::Sender<()>,
 }
@@ -30,26 +31,32 @@ pub(crate) struct Membership {
 }
 
 impl Members {
-    /// Whether a member of `epoch` may read now.
-    pub(crate) fn admits(&self, incarnation: u64, group: &str, epoch: u64) -> bool {
+    /// Whether a member of `generation` may read now.
+    pub(crate) fn admits(&self, incarnation: u64, group: &str, generation: u64) -> bool {
         let members = self.0.lock();
         members
             .get(&(incarnation, group.to_owned()))
-            .is_none_or(|present| present.epoch <= epoch)
+            .is_none_or(|present| present.generation <= generation)
     }
 
-    /// Takes the place of the group's present member, whose subscription ends; `None` when that one has a higher epoch.
-    pub(crate) fn join(&self, incarnation: u64, group: &str, epoch: u64) -> Option<Membership> {
+    /// Takes the place of the group's present member, whose subscription ends; `None` when that one has a higher
+    /// generation.
+    pub(crate) fn join(
+        &self,
+        incarnation: u64,
+        group: &str,
+        generation: u64,
+    ) -> Option<Membership> {
         let key = (incarnation, group.to_owned());
         let mut members = self.0.lock();
         if members
             .get(&key)
-            .is_some_and(|present| present.epoch > epoch)
+            .is_some_and(|present| present.generation > generation)
         {
             return None;
         }
         let (alive, watching) = watch::channel(());
-        members.insert(key.clone(), Present { epoch, alive });
+        members.insert(key.clone(), Present { generation, alive });
         Some(Membership {
             members: self.0.clone(),
             key,
@@ -57,11 +64,12 @@ impl Members {
         })
     }
 
-    /// Ends the subscriptions of a group's members with an epoch below `below`, on all partitions: the group they belong
-    /// to is gone.
-    pub(crate) fn end(&self, group: &str, below: u64) {
+    /// Ends the subscriptions of a group's members whose generation is not in `present`, on all partitions: they belong to
+    /// an earlier group of this id, or were never valid. `None` = the group is gone.
+    pub(crate) fn keep(&self, group: &str, present: Option<&RangeInclusive<u64>>) {
+        let is_present = |generation| present.is_some_and(|range| range.contains(&generation));
         let mut members = self.0.lock();
-        members.retain(|(_, id), present| id != group || present.epoch >= below);
+        members.retain(|(_, id), member| id != group || is_present(member.generation));
     }
 }
 
@@ -93,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_newer_or_equal_epoch_takes_the_place_and_an_older_one_is_refused() {
+    fn a_newer_or_equal_generation_takes_the_place_and_an_older_one_is_refused() {
         let members = Members::default();
         let first = members.join(1, "g", 5).unwrap();
         assert!(!members.admits(1, "g", 4));
@@ -121,14 +129,23 @@ mod tests {
             members.join(2, "g", 9).unwrap(),
             members.join(1, "h", 5).unwrap(),
         );
-        members.end("g", 9);
+        members.keep("g", Some(&(9..=12)));
         assert!(old.is_superseded());
         assert!(!also.is_superseded(), "a member of the group that is");
-        members.end("g", u64::MAX);
-        assert!(also.is_superseded());
+        members.keep("g", Some(&(12..=12)));
+        assert!(also.is_superseded(), "a member of an earlier group");
+        let ahead = members.join(1, "g", 13).unwrap();
+        members.keep("g", Some(&(12..=12)));
+        assert!(
+            ahead.is_superseded(),
+            "a generation that does not exist yet"
+        );
+        let last = members.join(1, "g", 12).unwrap();
+        members.keep("g", None);
+        assert!(last.is_superseded());
         assert!(!other.is_superseded(), "another group");
         let new = members.join(1, "g", 0).unwrap();
-        drop((old, also));
+        drop((old, also, ahead, last));
         assert!(!new.is_superseded());
     }
 }

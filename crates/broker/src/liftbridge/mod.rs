@@ -10,7 +10,7 @@
 //! * `route`, `refusal`, `resume`: the checks before an append, in the order of liftbridge §3.7, how each failure
 //!   reads, and waking a paused partition.
 //! * `publish`, `publish_async` (`intake`, `responses`), `acks`, `to_subject`: publishing.
-//! * `position`, `subscribe`, `subscription`, `reverse`: reading.
+//! * `position`, `subscribe`, `generation`, `subscription`, `reverse`: reading.
 //! * `cursors`: where readers stand.
 //! * `forward`: everything else.
 mod acks;
@@ -20,6 +20,7 @@ mod damaged;
 mod forward;
 mod frames;
 pub(crate) mod fuzz;
+mod generation;
 mod health;
 mod intake;
 mod position;

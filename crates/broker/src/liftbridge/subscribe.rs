@@ -1,6 +1,7 @@
 //! `Subscribe` (liftbridge §3.5): the checks and the handshake.
 use super::call::{Call, unary_message};
 use super::frames::frame;
+use super::generation::{self, Purpose};
 use super::position::{needs_committed, resolve, resolve_reverse};
 use super::reply::{self, Reply};
 use super::resume::resume;
@@ -63,15 +64,13 @@ pub(super) async fn subscribe(
     if request.incarnation != 0 && request.incarnation != incarnation {
         return Err(deleted());
     }
-    let group = group(&request).map(|member| {
-        let epoch = shared
-            .view
-            .load()
-            .group_epoch(&member.group_id, member.group_epoch);
-        (member.group_id.as_str(), epoch)
-    });
-    if group.is_some_and(|(id, epoch)| !shared.members.admits(incarnation, id, epoch)) {
-        return Err(not_assigned());
+    let group = group(&request);
+    if let Some(member) = group {
+        let generation = generation::settled(shared, call, member, Purpose::Read).await?;
+        let id = &member.group_id;
+        if !shared.members.admits(incarnation, id, generation) {
+            return Err(not_assigned());
+        }
     }
     let wanted = wanted.of_partition(&partition.identity().subject);
     // What was published before, also without waiting for its ack, counts for where reading begins and ends.
@@ -119,14 +118,18 @@ fn group(request: &SubscribeRequest) -> Option<&Consumer> {
 /// Step 9: ends the subscription of the group's member before. Reading in reverse ends by itself, and only takes the place.
 fn join(
     shared: &Shared,
-    group: Option<(&str, u64)>,
+    group: Option<&Consumer>,
     incarnation: u64,
 ) -> Result<Option<Membership>, Status> {
-    let Some((id, epoch)) = group else {
+    let Some(member) = group else {
         return Ok(None);
     };
-    let membership = shared.members.join(incarnation, id, epoch);
-    membership.map(Some).ok_or_else(not_assigned)
+    let claimed = || generation::present(shared, member, Purpose::Read);
+    let membership = (shared.members).join(incarnation, &member.group_id, claimed()?);
+    let membership = membership.ok_or_else(not_assigned)?;
+    // A group that changed meanwhile ends what is out of date before this or finds it afterwards.
+    claimed()?;
+    Ok(Some(membership))
 }
 
 pub(super) fn not_assigned() -> Status {

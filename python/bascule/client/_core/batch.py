@@ -25,13 +25,16 @@ class Batch:
     origin_time.
     """
 
-    __slots__ = ("_native", "incarnation", "partition", "stream")
+    __slots__ = ("_generation", "_native", "incarnation", "partition", "stream")
 
-    def __init__(self, native: engine.RecordBatch, stream: str, partition: int, incarnation: int = 0) -> None:
-        """Wrap a batch of the native core."""
+    def __init__(
+        self, native: engine.RecordBatch, stream: str, partition: int, incarnation: int = 0, generation: int = 0
+    ) -> None:
+        """Wrap a batch of the native core. `generation`: of the group that a member received it in; 0 = not known."""
         self._native: Final = native
         self.stream: Final = stream
         self.partition: Final = partition
+        self._generation: Final = generation
         self.incarnation: Final = incarnation
         """Incarnation of the partition that the offsets belong to; a purge begins a new one. 0 = not requested."""
 
@@ -57,6 +60,10 @@ class Batch:
 
     def __arrow_c_array__(self, requested_schema: object | None = None) -> tuple[object, object]:
         return self._native.__arrow_c_array__(requested_schema)
+
+    def is_from_before(self, generation: int) -> bool:
+        """Whether a group's member received it in an earlier generation."""
+        return self._generation < generation
 
     @property
     def offsets(self) -> list[int]:

@@ -15,7 +15,7 @@ of one incarnation is never stored or continued in another.
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Literal, TypeAlias
 
@@ -25,6 +25,7 @@ from bascule.client._core.batch import Batch
 from bascule.client._core.connection_pool import ConnectionPool
 from bascule.client._core.deadline import Deadline
 from bascule.client._core.error_context import error_context
+from bascule.client._core.fencing import Fencing, is_fenced
 from bascule.client._core.membership import Assignment, Membership, MembershipState
 from bascule.client._core.reading import Member, Reading
 from bascule.client._core.routes import CursorPlace, PartitionPlace
@@ -96,6 +97,8 @@ class _Owned:
     """Earliest time of the next read, on the monotonic clock."""
     is_gone: bool = False
     """Its incarnation ended: reading starts again from the beginning."""
+    since: int = 0
+    """Generation of the group in which it was assigned; records from before do not count."""
     is_reset: bool = False
     """The stored position is beyond the end and reading began elsewhere: the stored position is ignored."""
 
@@ -133,6 +136,8 @@ class ConsumerCore:
         self._cursor: Final = cursors.group_cursor(config.group)
         self._bell: Final = engine.Bell()
         self._membership: Final = Membership(pool, config.group, config.consumer, config.streams, self._bell.ring)
+        self._fenced_reads: Final = Fencing(self._membership, config.group)
+        self._fenced_stores: Final = Fencing(self._membership, config.group)
         self._owned: Final[dict[Assignment, _Owned]] = {}
         self._changes: Final[deque[Change]] = deque()
         self._deferred: Final[list[BrokerError]] = []
@@ -239,9 +244,13 @@ class ConsumerCore:
                 owned.forget()
             if not owned.is_gone:
                 owned.subscription = self._renewed(owned.subscription)
-            if _is_fenced(failure):
+            if not is_fenced(failure):
+                raise
+            if self._fenced_reads.is_explained(place, self._followed):
                 return None  # another member already reads it: the next heartbeat reports that
-            raise
+            raise self._fenced_reads.error(place, failure) from failure
+        if batch is not None:
+            self._fenced_reads.clear(place)
         if owned.subscription.ended:
             # the partition is read-only and read to its end, or another member took over
             owned.again = time.monotonic() + _RETRY_SECONDS
@@ -268,8 +277,17 @@ class ConsumerCore:
             self._changes.popleft()
         elif change.kind == "revoked" and self._config.commit_interval is not None:
             # a failed store must not keep the partition, others may already read it: the failure is raised later
-            _attempt(self._deferred, lambda: self._store(change.partitions, Deadline(self._timeout)))
-        return change
+            self._split_lost(change, self._attempt_store(self._deferred, change.partitions))
+        return self._changes[0] if self._changes else change
+
+    def _split_lost(self, change: Change, refused: Collection[Assignment]) -> None:
+        """Replace `change`, the next one: partitions whose positions were refused are lost."""
+        if refused:
+            self._changes.popleft()
+            kept = tuple(place for place in change.partitions if place not in refused)
+            if kept:
+                self._changes.appendleft(replace(change, partitions=kept))
+            self._changes.appendleft(Change("lost", tuple(sorted(refused))))
 
     def _follow(self) -> None:
         """Adjust what is read to the membership, or queue the changes that the application must see first."""
@@ -300,14 +318,15 @@ class ConsumerCore:
     def _read_on(self, place: Assignment, state: MembershipState) -> None:
         """Continue a partition that stays assigned, under the new epoch: the broker ends older subscriptions."""
         owned = self._owned[place]
-        stored, incarnation = cursors.find(self._pool, Deadline(self._timeout), self._place(place))
+        found = cursors.find(self._pool, Deadline(self._timeout), self._place(place))
+        stored, incarnation = found
         if incarnation != owned.incarnation:
             owned.forget()
         if owned.is_gone:
             return  # it will start again, under the epoch of that time
         position = owned.subscription.position
         if stored is not None and not owned.is_reset and (not isinstance(position, int) or stored >= position):
-            position = stored + 1
+            position = found.following
             owned.stored = stored
         owned.subscription.close()
         owned.subscription = self._subscription(self._reading(place, state, position, incarnation))
@@ -317,12 +336,14 @@ class ConsumerCore:
         """Read a newly assigned partition, after its stored position. `is_recreated`: this member saw the end of an
         earlier incarnation, so all records of the partition are newer.
         """
-        stored, incarnation = cursors.find(self._pool, Deadline(self._timeout), self._place(place))
+        found = cursors.find(self._pool, Deadline(self._timeout), self._place(place))
+        stored, incarnation = found
         if stored is None:
             first = self._first(place, is_recreated=is_recreated)
-            return _Owned(self._subscription(self._reading(place, state, first, incarnation)))
-        subscription = self._subscription(self._reading(place, state, stored + 1, incarnation))
-        return _Owned(subscription, given=stored, processed=stored, stored=stored)
+            reading = self._reading(place, state, first, incarnation)
+            return _Owned(self._subscription(reading), since=state.generation)
+        subscription = self._subscription(self._reading(place, state, found.following, incarnation))
+        return _Owned(subscription, stored, stored, stored, since=state.generation)
 
     def _first(self, place: Assignment, *, is_recreated: bool) -> Literal["earliest"] | int:
         """Where the group begins. "new" is resolved to an offset now, so that it survives a lost connection."""
@@ -354,7 +375,7 @@ class ConsumerCore:
             subject=self._config.subject,
             resume=self._config.resume,
             batch_records=self._config.batch_records,
-            member=Member(self._config.group, self._config.consumer, state.epoch),
+            member=Member(self._config.group, self._config.consumer, state.epoch, state.generation),
             incarnation=incarnation,
         )
 
@@ -371,39 +392,47 @@ class ConsumerCore:
     def commit(self, batch: Batch | None, timeout: float | None) -> None:
         """Store the positions of processed records, or the end of `batch`."""
         deadline = Deadline(self._timeout if timeout is None else timeout)
-        if batch is None:
+        is_expelled = self._membership.state.expulsions != self._followed.expulsions
+        if batch is None and not (is_expelled and self._owned):
             self.process_given()
-            for failure in self._store(tuple(self._owned), deadline):
+            for failure in self._store(tuple(self._owned), deadline).values():
                 raise failure
             return
+        if batch is None:
+            text = f'consumer "{self._config.consumer}" was expelled from group "{self._config.group}"'
+            raise StateError("failed_precondition", text, {"group": self._config.group})
         place = Assignment(batch.stream, batch.partition)
         owned = self._owned.get(place)
-        if owned is None:
+        if owned is None or is_expelled or batch.is_from_before(owned.since):
             text = f'partition {place.partition} of stream "{place.stream}" is no longer assigned to this consumer'
             raise StateError("failed_precondition", text, place._asdict())
         if owned.is_gone or batch.incarnation != owned.incarnation:
             text = f'the records of this batch no longer exist: stream "{place.stream}" was deleted or purged'
             raise StateError("stream_not_found", text, place._asdict())
         owned.processed = max(owned.processed, batch.offsets[-1])
-        for failure in self._store((place,), deadline):
+        for failure in self._store((place,), deadline).values():
             raise failure
 
     def _commit_if_due(self) -> None:
         if self._config.commit_interval is not None and time.monotonic() >= self._next_commit:
             self._put_off_commit()
-            refused = self._store(tuple(self._owned), Deadline(self._timeout))
-            # A position that a later member stored wins: the next heartbeat reports that the partition moved.
-            self._deferred.extend(failure for failure in refused if not _is_fenced(failure))
+            for place, failure in self._store(tuple(self._owned), Deadline(self._timeout)).items():
+                if not is_fenced(failure):
+                    self._deferred.append(failure)
+                # usually the next heartbeat reports that the partition was revoked, or the member expelled
+                elif not self._fenced_stores.is_explained(place, self._followed):
+                    self._deferred.append(self._fenced_stores.error(place, failure))
 
     def _put_off_commit(self) -> None:
         self._next_commit = time.monotonic() + (self._config.commit_interval or 0)
 
-    def _store(self, places: Sequence[Assignment], deadline: Deadline) -> list[BrokerError]:
+    def _store(self, places: Sequence[Assignment], deadline: Deadline) -> dict[Assignment, BrokerError]:
         """Store the positions of processed records. Returns the errors of positions whose incarnation has ended, or for
-        which a member of a later epoch has stored one.
+        which the member is fenced off.
         """
-        refused: list[BrokerError] = []
-        member = Member(self._config.group, self._config.consumer, self._followed.epoch)
+        refused: dict[Assignment, BrokerError] = {}
+        state = self._followed
+        member = Member(self._config.group, self._config.consumer, state.epoch, state.generation)
         for place in places:
             owned = self._owned.get(place)
             if owned is None or owned.processed <= owned.stored:
@@ -415,13 +444,22 @@ class ConsumerCore:
             except BrokerError as failure:
                 if failure.code in _GONE:
                     owned.forget()
-                elif not _is_fenced(failure):
+                elif not is_fenced(failure):
                     raise
-                refused.append(failure)
+                refused[place] = failure
             else:
+                self._fenced_stores.clear(place)
                 owned.stored = owned.processed
                 owned.is_reset = False
         return refused
+
+    def _attempt_store(
+        self, failures: list[BrokerError], places: Sequence[Assignment]
+    ) -> dict[Assignment, BrokerError]:
+        """Store, appending a failure to `failures`; returns the partitions that the member is fenced off from."""
+        refused: dict[Assignment, BrokerError] = {}
+        _attempt(failures, lambda: refused.update(self._store(places, Deadline(self._timeout))))
+        return {place: failure for place, failure in refused.items() if is_fenced(failure)}
 
     # -- the end ------------------------------------------------------------------------------------------------------
     def begin_close(self, *, processed: bool) -> tuple[Change | None, list[BrokerError]]:
@@ -441,7 +479,8 @@ class ConsumerCore:
         if processed:
             self.process_given()
         if not lost and self._config.commit_interval is not None:
-            _attempt(failures, lambda: self._store(tuple(self._owned), Deadline(self._timeout)))
+            refused = self._attempt_store(failures, tuple(self._owned))
+            failures.extend(self._fenced_stores.error(place, failure) for place, failure in refused.items())
         kind = "lost" if lost else "revoked"
         return (Change(kind, tuple(sorted(self._owned))) if self._owned else None), failures
 
@@ -451,11 +490,6 @@ class ConsumerCore:
         self._drop(tuple(self._owned))
         _attempt(failures, lambda: self._membership.end(Deadline(self._timeout)))
         return failures
-
-
-def _is_fenced(failure: BrokerError) -> bool:
-    """Whether another member has taken over the partition."""
-    return failure.reason == "not_assigned"
 
 
 def _attempt(failures: list[BrokerError], action: Callable[[], object]) -> None:

@@ -53,7 +53,8 @@ def store_as(
         BrokerError: as `store`.
     """
     request = requests.set_cursor(place.cursor, place.stream, place.partition, *position)
-    _send(pool, deadline, place, request + requests.stored_by(member.group, member.consumer, member.epoch))
+    claim = requests.stored_by(member.group, member.consumer, member.epoch, member.generation)
+    _send(pool, deadline, place, request + claim)
 
 
 def _send(pool: ConnectionPool, deadline: Deadline, place: CursorPlace, request: bytes) -> None:

@@ -61,6 +61,8 @@ class MembershipState:
     epoch: int
     assigned: frozenset[Assignment]
     """Empty until the first answer, and after an expulsion."""
+    generation: int = 0
+    """As `epoch`, but unique among all groups of this id; 0 = the broker does not say."""
 
 
 class Membership:
@@ -92,6 +94,8 @@ class Membership:
         self._dropped: Final = DroppedStreams(self._streams)
         self._frozen = False
         self.state = MembershipState(0, 0, frozenset())
+        self.answers = 0
+        """Number of heartbeats of the thread that were answered."""
 
     @property
     def failure(self) -> BrokerError | None:
@@ -158,10 +162,10 @@ class Membership:
         self._leave(deadline)  # the thread may just have joined again
 
     def _leave(self, deadline: Deadline) -> None:
-        if self._joined is None:
+        joined, self._joined = self._joined, None
+        if joined is None:
             return
-        self._joined = None
-        request = requests.leave_group(self._group, self.consumer)
+        request = requests.leave_group(self._group, self.consumer, joined.joined)
         try:
             self._pool.run(
                 deadline, lambda native, left: native.call("LeaveConsumerGroup", request, left), repeatable=True
@@ -184,7 +188,7 @@ class Membership:
             joined = requests.read_joined(answer)
             with self._lock:
                 self._seen = 0
-                self.state = MembershipState(self.state.expulsions, joined.epoch, frozenset())
+                self.state = MembershipState(self.state.expulsions, joined.epoch, frozenset(), joined.generation)
                 self._joined = joined
             return
 
@@ -249,14 +253,13 @@ class Membership:
         found = self._fetch(joined, held, wait)
         version = found.version
         with self._lock:
-            if self._joined is not joined:
-                return 0.0  # the answer belongs to an earlier membership
             self._seen = version
         if version:
             self._look_for_dropped(joined, found.streams)
         returned = self._dropped.has_returned
         assigned = () if returned else (Assignment(*place) for place in found.partitions)
-        self._set_state(MembershipState(self.state.expulsions, joined.epoch, frozenset(assigned)))
+        self._set_state(MembershipState(self.state.expulsions, joined.epoch, frozenset(assigned), joined.generation))
+        self.answers += 1
         if returned:
             return self._join_with_returned(joined)
         if not version:
@@ -270,7 +273,7 @@ class Membership:
             return self._reading | self.state.assigned
 
     def _fetch(self, joined: requests.Joined, held: frozenset[Assignment], wait: float) -> requests.Assigned:
-        request = requests.fetch_assignments(self._group, self.consumer, joined.epoch, held, seen=self._seen, wait=wait)
+        request = requests.fetch_assignments(self._group, self.consumer, joined, held, seen=self._seen, wait=wait)
         answer = self._run("FetchConsumerGroupAssignments", request, joined, BrokerPlace(joined.coordinator), more=wait)
         return requests.read_assignments(answer)
 
@@ -296,7 +299,7 @@ class Membership:
         """Join again once the application has released all partitions; returns the seconds until the next heartbeat."""
         if self._frozen or self._held():
             return min(self._dropped.put_off(), joined.consumer_timeout * PART_OF_TIMEOUT)
-        self._join_again(joined, ())
+        self._join_again(joined, (), is_member=True)
         return 0.0
 
     def _recover(self, joined: requests.Joined, failure: BrokerError, silent: float) -> float:
@@ -316,8 +319,10 @@ class Membership:
             if second.code == "closed":
                 raise
             return retry
-        if (found.coordinator, found.epoch) != (joined.coordinator, joined.epoch):
-            self._joined = joined._replace(coordinator=found.coordinator, epoch=found.epoch)
+        if (found.coordinator, found.epoch, found.generation) != (joined.coordinator, joined.epoch, joined.generation):
+            self._joined = joined._replace(
+                coordinator=found.coordinator, epoch=found.epoch, generation=found.generation
+            )
             return 0.0
         if silent > joined.coordinator_timeout:
             self._report(joined)
@@ -328,19 +333,20 @@ class Membership:
         if self._frozen:
             self._stop.wait()
             return
-        self._set_state(MembershipState(self.state.expulsions + 1, joined.epoch, frozenset()))
-        self._join_again(joined, self._streams)
+        self._set_state(MembershipState(self.state.expulsions + 1, joined.epoch, frozenset(), joined.generation))
+        self._join_again(joined, self._streams, is_member=False)
 
-    def _join_again(self, joined: requests.Joined, streams: tuple[str, ...]) -> None:
+    def _join_again(self, joined: requests.Joined, streams: tuple[str, ...], *, is_member: bool) -> None:
         """Try to join until it is a member again, or leaves. Streams that do not exist are left out and treated as
-        dropped. `streams`: those to try first; none = ask the broker.
+        dropped. `streams`: those to try first; none = ask the broker. `is_member`: its last membership may exist still.
+        After an expulsion a member of its id is another consumer, which keeps its place.
         """
         pause = _JOIN_PAUSE
         while not self._stop.is_set():
             try:
                 streams = streams or self._existing(self._streams, joined)
                 if streams:
-                    self._enter(self._deadline(joined), streams, replace=True)
+                    self._enter(self._deadline(joined), streams, replace=is_member)
                     self._dropped.has_returned = False
                     return
             except BrokerError as failure:
@@ -348,6 +354,8 @@ class Membership:
                     streams = ()
                 elif failure.code not in _PASSING:
                     raise
+                # it may have joined, and the answer was lost
+                is_member = is_member or failure.code in ("outcome_unknown", "deadline_exceeded")
             self._stop.wait(pause)
             pause = min(pause * 2, MOST_PAUSE_SECONDS)
 

@@ -22,6 +22,8 @@ class Member:
     group: str
     consumer: str
     epoch: int
+    generation: int
+    """As `epoch`, but unique among all groups of this id; 0 = the broker does not say."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -105,7 +107,7 @@ def subscribe(reading: Reading, start: Start, stop: Stop, incarnation: int = 0) 
     if reading.member is not None:
         member = reading.member
         request.consumer.groupId, request.consumer.consumerId = member.group, member.consumer
-        request.consumer.groupEpoch = member.epoch
+        request.consumer.groupEpoch, request.consumer.generation = member.epoch, member.generation
     if isinstance(start, datetime):
         request.startPosition = number("StartPosition", "TIMESTAMP")
         request.startTimestamp = requests.nanoseconds(start)

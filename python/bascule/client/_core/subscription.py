@@ -145,7 +145,9 @@ class Subscription:
         if found is None:
             return None
         self._incarnation = self._incarnation or native.incarnation
-        batch = Batch(found, self.reading.stream, self.reading.partition, self._incarnation)
+        member = self.reading.member
+        generation = member.generation if member else 0
+        batch = Batch(found, self.reading.stream, self.reading.partition, self._incarnation, generation)
         self._advance(batch.offsets[-1])
         return batch
 
@@ -341,8 +343,8 @@ class Subscription:
         if self._looked_up or reading.cursor is None:
             return
         found = cursors.find(self._pool, deadline, CursorPlace(reading.cursor, reading.stream, reading.partition))
-        if found.offset is not None:
-            self._start = self.remembered = found.offset + 1
+        if (following := found.following) is not None:
+            self._start = self.remembered = following
             self._is_remembered = True
         self._incarnation = found.incarnation
         self._looked_up = True

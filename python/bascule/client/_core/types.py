@@ -152,6 +152,8 @@ class Group:
     """Id of the broker that its members send their heartbeats to."""
     epoch: int
     """Rises with every change of its members, coordinator or streams; 0 for a new group."""
+    generation: int = 0
+    """As `epoch`, but unique among all groups that had this id; 0 = the broker does not say."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -73,6 +73,8 @@ class GroupMethods:
         response = _JoinResponse(
             coordinator=joined.coordinator,
             epoch=joined.epoch,
+            generation=joined.generation,
+            joined=joined.joined,
             consumerTimeout=round(timeouts.consumer_s * NANOS),
             coordinatorTimeout=round(timeouts.coordinator_s * NANOS),
         )
@@ -90,7 +92,7 @@ class GroupMethods:
         asked = parse(_LeaveRequest, request.body)
         _check_ids(groupId=asked.groupId, consumerId=asked.consumerId)
         try:
-            await self._groups.leave(asked.groupId, asked.consumerId, request.timeout_s)
+            await self._groups.leave(asked.groupId, asked.consumerId, request.timeout_s, asked.joined)
         except RejectedError as rejection:
             raise status_of_rejection(rejection) from rejection
         except BrokerError as failure:
@@ -102,9 +104,9 @@ class GroupMethods:
         asked = parse(_FetchRequest, request.body)
         _check_ids(groupId=asked.groupId, consumerId=asked.consumerId)
         try:
-            member = self._groups.member(asked.groupId, asked.consumerId, asked.epoch)
+            member = self._groups.member(asked.groupId, asked.consumerId, asked.epoch, asked.joined)
             sign = Sign(self._held(member, asked.held), asked.seenVersion)
-            found = self._groups.assignments(asked.groupId, asked.consumerId, asked.epoch, sign)
+            found = self._groups.assignments(asked.groupId, asked.consumerId, asked.epoch, sign, asked.joined)
         except RejectedError as rejection:
             raise status_of_rejection(rejection) from rejection
         response = _FetchResponse(epoch=asked.epoch, version=found.version, streams=found.streams)

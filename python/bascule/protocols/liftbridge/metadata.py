@@ -99,6 +99,7 @@ def _show_group(shown: Any, group: Group | None) -> None:
         return
     shown.coordinator = group.coordinator
     shown.epoch = group.epoch
+    shown.generation = group.generation
 
 
 def _open_incarnations(streams: Iterable[Stream]) -> list[int]:

@@ -5,6 +5,7 @@ use crate::cursor_index::Position;
 use crate::events::Level;
 use crate::grpc_status::Coded;
 use crate::liftbridge::call::{Call, unary_message};
+use crate::liftbridge::generation::{self, Purpose};
 use crate::liftbridge::refusal::Refusal;
 use crate::liftbridge::reply::{self, Reply};
 use crate::liftbridge::resume::resume;
@@ -16,7 +17,7 @@ use crate::partition::{Append, IncomingRecord, Partition, Payload};
 use bascule_wire::ErrorCode;
 use bascule_wire::liftbridge::cursors::{Cursor, key, partition_of, raw_key};
 use bascule_wire::liftbridge::messages::{
-    FetchCursorRequest, FetchCursorResponse, SetCursorRequest, SetCursorResponse,
+    Consumer, FetchCursorRequest, FetchCursorResponse, SetCursorRequest, SetCursorResponse,
 };
 use prost::Message;
 use std::time::Duration;
@@ -47,7 +48,10 @@ pub(in crate::liftbridge) async fn set_cursor(
     let call = limited(call);
     check(&request.stream, &request.cursor_id)?;
     permit(shared, &call, Action::SetCursor, &request.stream)?;
-    let claimed = claimed_generation(shared, &call, &request)?;
+    let member = member(shared, &call, &request)?;
+    if let Some(member) = member {
+        generation::settled(shared, &call, member, Purpose::Store).await?;
+    }
     let place = Place::of(&request.cursor_id, &request.stream, request.partition);
     let partition = call.within(led(shared, &call, &place)).await??;
     // What is decided by the position of now, and what is stored then, belong together.
@@ -64,16 +68,11 @@ pub(in crate::liftbridge) async fn set_cursor(
     if request.incarnation != 0 && request.incarnation != present {
         return Err(deleted());
     }
-    let stored = found
-        .filter(|position| position.incarnation == present)
-        .map_or(0, |position| position.generation);
-    if claimed.is_some_and(|claimed| claimed < stored) {
-        return Err(not_assigned());
-    }
+    let stored = found.filter(|position| position.incarnation == present);
+    let generation = generation(shared, &request.cursor_id, member, stored)?;
     let value = Cursor {
         incarnation: present,
-        // Who is no member moves the position of all of them, and opens it to none that was fenced off.
-        generation: claimed.unwrap_or(stored),
+        generation,
         stream: request.stream,
         partition: request.partition,
         cursor_id: request.cursor_id,
@@ -177,12 +176,12 @@ fn is_of_a_group(cursor_id: &str) -> bool {
     cursor_id.starts_with(GROUP)
 }
 
-/// The generation of the member that stores the position; `None` = it is stored by no member of a group.
-fn claimed_generation(
+/// The member of a group that stores the position; `None` = somebody else does.
+fn member<'a>(
     shared: &Shared,
     call: &Call,
-    request: &SetCursorRequest,
-) -> Result<Option<u64>, Status> {
+    request: &'a SetCursorRequest,
+) -> Result<Option<&'a Consumer>, Status> {
     let Some(member) = &request.consumer else {
         return Ok(None);
     };
@@ -195,8 +194,29 @@ fn claimed_generation(
     }
     // As in Subscribe: a generation shuts out those before it, so it takes the right that every member has.
     permit(shared, call, Action::FetchConsumerGroupAssignments, group)?;
-    let epoch = member.group_epoch;
-    Ok(Some(shared.view.load().group_epoch(group, epoch)))
+    Ok(Some(member))
+}
+
+/// The generation that a position is stored with: that of the member. Who is not a member keeps the one that is stored, so
+/// that the store lets in nobody who is shut out; one that is not of the present group shuts out nobody and is dropped.
+fn generation(
+    shared: &Shared,
+    cursor_id: &str,
+    member: Option<&Consumer>,
+    stored: Option<Position>,
+) -> Result<u64, Status> {
+    let Some(group) = cursor_id.strip_prefix(GROUP) else {
+        return Ok(0);
+    };
+    let stored = stored.map_or(0, |position| position.generation);
+    let stored = generation::of_present_group(&shared.view.load(), group, stored);
+    match member {
+        None => Ok(stored),
+        Some(member) => match generation::present(shared, member, Purpose::Store)? {
+            claimed if claimed < stored => Err(not_assigned()),
+            claimed => Ok(claimed),
+        },
+    }
 }
 
 /// Whether a position may begin that is not stored yet.

@@ -76,16 +76,17 @@ async fn set(
     client: &mut Plain,
     id: &str,
     offset: i64,
-    member: Option<(&str, u64)>,
+    member: Option<(&str, &str, u64)>,
 ) -> Result<(), Status> {
     let request = SetCursorRequest {
         stream: "s".into(),
         cursor_id: id.into(),
         offset,
-        consumer: member.map(|(group, epoch)| Consumer {
+        consumer: member.map(|(group, consumer, generation)| Consumer {
             group_id: group.into(),
-            group_epoch: epoch,
-            consumer_id: "me".into(),
+            consumer_id: consumer.into(),
+            generation,
+            ..Consumer::default()
         }),
         ..SetCursorRequest::default()
     };
@@ -149,30 +150,139 @@ async fn junk_and_keys_of_before_hide_no_position_after_compaction() {
     assert!(events.iter().any(ignored), "{events:?}");
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_member_of_an_earlier_epoch_moves_no_position_of_a_later_one() {
+const GROUP: &str = "__group:g";
+
+fn is_not_assigned(refused: &Status) {
+    let text = "Consumer is not currently assigned this partition";
+    assert_eq!(
+        (refused.code(), refused.message()),
+        (Code::FailedPrecondition, text)
+    );
+}
+
+async fn with_cursors() -> (Harness, Plain) {
     let harness = Harness::new();
     harness.create("s", 1, &json!({}));
     harness.create("__cursors", 1, &json!({}));
-    let mut client = harness.connect().await;
-    let id = "__group:g";
-    set(&mut client, id, 10, Some(("g", 7))).await.unwrap();
-    set(&mut client, id, 20, Some(("g", 9))).await.unwrap();
-    let expelled = set(&mut client, id, 11, Some(("g", 7))).await.unwrap_err();
-    assert_eq!(expelled.code(), Code::FailedPrecondition);
-    assert_eq!(
-        expelled.message(),
-        "Consumer is not currently assigned this partition"
+    let client = harness.connect().await;
+    (harness, client)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_member_of_an_earlier_generation_moves_no_position_of_a_later_one() {
+    let (harness, mut client) = with_cursors().await;
+    harness.group("g", 5, 9, &json!({"old": 7, "new": 9}));
+    set(&mut client, GROUP, 10, Some(("g", "old", 7)))
+        .await
+        .unwrap();
+    set(&mut client, GROUP, 20, Some(("g", "new", 9)))
+        .await
+        .unwrap();
+    is_not_assigned(
+        &set(&mut client, GROUP, 11, Some(("g", "old", 7)))
+            .await
+            .unwrap_err(),
     );
-    assert_eq!(fetch(&mut client, id, "s").await, 20);
-    // Who is no member moves it, also back, and lets nobody in again.
-    set(&mut client, id, 5, None).await.unwrap();
-    assert_eq!(fetch(&mut client, id, "s").await, 5);
-    set(&mut client, id, 12, Some(("g", 7))).await.unwrap_err();
-    set(&mut client, id, 6, Some(("g", 9))).await.unwrap();
-    assert_eq!(fetch(&mut client, id, "s").await, 6);
-    let other = set(&mut client, id, 6, Some(("h", 9))).await.unwrap_err();
+    assert_eq!(fetch(&mut client, GROUP, "s").await, 20);
+    // Who is not a member moves it, also back, and lets nobody in again; nor does who removes it.
+    for offset in [5, -1] {
+        set(&mut client, GROUP, offset, None).await.unwrap();
+        assert_eq!(fetch(&mut client, GROUP, "s").await, offset);
+        is_not_assigned(
+            &set(&mut client, GROUP, 12, Some(("g", "old", 7)))
+                .await
+                .unwrap_err(),
+        );
+    }
+    set(&mut client, GROUP, 6, Some(("g", "new", 9)))
+        .await
+        .unwrap();
+    assert_eq!(fetch(&mut client, GROUP, "s").await, 6);
+    let other = set(&mut client, GROUP, 6, Some(("h", "new", 9)))
+        .await
+        .unwrap_err();
     assert_eq!(other.code(), Code::InvalidArgument, "{other}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nobody_stores_for_a_group_after_its_membership_or_the_group_has_ended() {
+    let (harness, mut client) = with_cursors().await;
+    let first = Some(("g", "first", 10));
+    harness.group("g", 10, 10, &json!({"first": 10}));
+    set(&mut client, GROUP, 1, first).await.unwrap();
+    harness.group("g", 10, 12, &json!({"second": 11}));
+    is_not_assigned(&set(&mut client, GROUP, 2, first).await.unwrap_err());
+    harness.remove_group("g");
+    is_not_assigned(&set(&mut client, GROUP, 2, first).await.unwrap_err());
+    // A group of the same id; the member may even have the same id.
+    for id in ["first", "other"] {
+        harness.group("g", 20, 20, &json!({id: 20}));
+        is_not_assigned(&set(&mut client, GROUP, 2, first).await.unwrap_err());
+        set(&mut client, GROUP, 3, Some(("g", id, 20)))
+            .await
+            .unwrap();
+        is_not_assigned(&set(&mut client, GROUP, 2, first).await.unwrap_err());
+        harness.remove_group("g");
+    }
+    assert_eq!(fetch(&mut client, GROUP, "s").await, 3);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_generation_that_the_group_has_not_reached_is_refused_by_name() {
+    let (harness, mut client) = with_cursors().await;
+    harness.group("g", 10, 10, &json!({"me": 10}));
+    let ahead = set(&mut client, GROUP, 1, Some(("g", "me", u64::MAX))).await;
+    let ahead = ahead.unwrap_err();
+    assert_eq!(ahead.code(), Code::FailedPrecondition);
+    let expected = format!(
+        "generation {} of consumer group \"g\" is above its present one, 10",
+        u64::MAX
+    );
+    assert!(ahead.message().starts_with(&expected), "{ahead}");
+    is_not_assigned(
+        &set(&mut client, "__group:h", 1, Some(("h", "me", u64::MAX)))
+            .await
+            .unwrap_err(),
+    );
+    set(&mut client, GROUP, 1, Some(("g", "me", 10)))
+        .await
+        .unwrap();
+    // A view that lags behind what the control plane has answered: the claim waits for it.
+    let later = set(&mut client, GROUP, 2, Some(("g", "me", 11)));
+    let (later, ()) = tokio::join!(later, async {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        harness.group("g", 10, 11, &json!({"me": 10, "you": 11}));
+    });
+    later.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stored_generation_that_no_member_can_have_shuts_out_nobody() {
+    let (harness, mut client) = with_cursors().await;
+    let view = harness.engine.shared().view.load_full();
+    let stream = view.stream("default", "__cursors").unwrap();
+    let partition = stream.partitions[0].handle.clone().unwrap();
+    let incarnation = view.stream("default", "s").unwrap().partitions[0].incarnation;
+    let poisoned = Cursor {
+        incarnation,
+        generation: u64::MAX,
+        ..cursor(GROUP, "s", 4)
+    };
+    let poisoned = poisoned.encode_to_vec();
+    plant(&partition, "__group:g,s,0", poisoned.clone()).await;
+    assert_eq!(fetch(&mut client, GROUP, "s").await, 4);
+    harness.group("g", 10, 10, &json!({"me": 10}));
+    set(&mut client, GROUP, 5, Some(("g", "me", 10)))
+        .await
+        .unwrap();
+    assert_eq!(fetch(&mut client, GROUP, "s").await, 5);
+    // Nor does one that an operator's store would otherwise keep.
+    plant(&partition, "__group:g,s,0", poisoned).await;
+    set(&mut client, GROUP, -1, None).await.unwrap();
+    set(&mut client, GROUP, 6, Some(("g", "me", 10)))
+        .await
+        .unwrap();
+    assert_eq!(fetch(&mut client, GROUP, "s").await, 6);
 }
 
 #[tokio::test(flavor = "multi_thread")]

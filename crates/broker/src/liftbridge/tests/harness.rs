@@ -153,6 +153,23 @@ impl Harness {
         block_in_place(|| self.engine.end(&incarnations, EndReason::Deleted)).unwrap();
     }
 
+    /// Puts a consumer group into the view: the generation it began with, the present one, and its members.
+    pub fn group(&self, id: &str, created: u64, generation: u64, members: &Value) {
+        let group =
+            json!({"id": id, "created": created, "generation": generation, "members": members});
+        self.change_groups(json!({"groups": [group]}));
+    }
+
+    pub fn remove_group(&self, id: &str) {
+        self.change_groups(json!({"removed_groups": [id]}));
+    }
+
+    fn change_groups(&self, changes: Value) {
+        let changes: ViewChanges = serde_json::from_value(changes).unwrap();
+        let version = self.next_version();
+        self.engine.publish_view(version, changes).unwrap();
+    }
+
     fn publish_view(&self, name: &str, stream: Value) {
         let changes: ViewChanges = serde_json::from_value(json!({"streams": [stream]})).unwrap();
         self.engine

@@ -37,6 +37,7 @@ fn group(group: &str, consumer: &str) -> Consumer {
         group_id: group.into(),
         consumer_id: consumer.into(),
         group_epoch: 1,
+        generation: 0,
     }
 }
 

@@ -45,6 +45,9 @@ pub struct Consumer {
     /// Member of the group.
     #[prost(string, tag = "3")]
     pub consumer_id: String,
+    /// Ours: generation of the group as the member knows it; 0 = it only knows the epoch.
+    #[prost(uint64, tag = "100")]
+    pub generation: u64,
 }
 
 /// A subscription to one partition.

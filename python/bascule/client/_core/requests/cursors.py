@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 from bascule._liftbridge_pb import message
-from bascule.client._core.requests.bounds import check_id, check_offset, check_partition
+from bascule.client._core.requests.bounds import INT64_MAX, check_id, check_offset, check_partition
 
 __all__ = ["Position", "fetch_cursor", "read_cursor", "set_cursor", "stored_by"]
 
@@ -31,11 +31,11 @@ def set_cursor(cursor: str, stream: str, partition: int, offset: int | None, inc
     ).SerializeToString()
 
 
-def stored_by(group: str, consumer: str, epoch: int) -> bytes:
-    """The suffix of a SetCursorRequest of a group member: the broker rejects it if a member of a later epoch has stored
-    a position.
+def stored_by(group: str, consumer: str, epoch: int, generation: int) -> bytes:
+    """The suffix of a SetCursorRequest of a group member: the broker rejects it if the member was expelled, or if a
+    member of a later generation has stored a position.
     """
-    member = {"groupId": group, "consumerId": consumer, "groupEpoch": epoch}
+    member = {"groupId": group, "consumerId": consumer, "groupEpoch": epoch, "generation": generation}
     return message("SetCursorRequest")(consumer=member).SerializeToString()
 
 
@@ -57,6 +57,11 @@ class Position(NamedTuple):
     """Offset of the last processed record; `None` = there is none."""
     incarnation: int
     """Present incarnation of the partition; a purge changes it. 0 = it does not exist, or the broker does not say."""
+
+    @property
+    def following(self) -> int | None:
+        """Offset of the record to read next, at most the highest offset there can be; `None` = there is no position."""
+        return None if self.offset is None else min(self.offset + 1, INT64_MAX)
 
 
 def read_cursor(answer: bytes) -> Position:

@@ -42,7 +42,7 @@ def read_group(answer: bytes) -> Group:
     if found.error == _UNKNOWN_GROUP:
         text = f'consumer group "{found.groupId}" does not exist: it has no members'
         raise StateError("not_found", text, {"group": found.groupId})
-    return Group(found.groupId, found.coordinator, found.epoch)
+    return Group(found.groupId, found.coordinator, found.epoch, found.generation)
 
 
 class Joined(NamedTuple):
@@ -52,6 +52,10 @@ class Joined(NamedTuple):
     epoch: int
     consumer_timeout: float
     coordinator_timeout: float
+    generation: int = 0
+    """As `epoch`, but unique among all groups of this id; 0 = the broker does not say."""
+    joined: int = 0
+    """Generation that the membership began with; identifies it. 0 = the broker does not say."""
 
 
 def join_group(group: str, consumer: str, streams: Sequence[str]) -> bytes:
@@ -67,24 +71,29 @@ def read_joined(answer: bytes) -> Joined:
     consumer, coordinator = (
         nanos / 1e9 if nanos > 0 else USUAL_TIMEOUT for nanos in (found.consumerTimeout, found.coordinatorTimeout)
     )
-    return Joined(found.coordinator, found.epoch, consumer, coordinator)
+    return Joined(found.coordinator, found.epoch, consumer, coordinator, found.generation, found.joined)
 
 
 def fetch_assignments(  # noqa: PLR0913 (what a request holds)
-    group: str, consumer: str, epoch: int, held: Iterable[tuple[str, int]] = (), *, seen: int = 0, wait: float = 0
+    group: str, consumer: str, joined: Joined, held: Iterable[tuple[str, int]] = (), *, seen: int = 0, wait: float = 0
 ) -> bytes:
     """A FetchConsumerGroupAssignmentsRequest.
 
     Args:
         group: the group's id.
         consumer: the member's id.
-        epoch: the group's epoch, as known to the member.
+        joined: its membership, with the group's epoch as known to the member.
         held: stream and partition of each partition that the member reads or may read.
         seen: version of the last answer that it received; 0 = none.
         wait: seconds for which the broker may wait for a newer version.
     """
     request = message("FetchConsumerGroupAssignmentsRequest")(
-        groupId=group, consumerId=consumer, epoch=epoch, seenVersion=seen, waitMillis=round(wait * 1000)
+        groupId=group,
+        consumerId=consumer,
+        epoch=joined.epoch,
+        joined=joined.joined,
+        seenVersion=seen,
+        waitMillis=round(wait * 1000),
     )
     by_stream: dict[str, list[int]] = {}
     for stream, partition in sorted(held):
@@ -118,7 +127,8 @@ def report_coordinator(group: str, consumer: str, coordinator: str, epoch: int) 
     ).SerializeToString()
 
 
-def leave_group(group: str, consumer: str) -> bytes:
-    """A LeaveConsumerGroupRequest."""
-    ids = {"groupId": check_id("group", group), "consumerId": check_id("consumer", consumer)}
-    return message("LeaveConsumerGroupRequest")(**ids).SerializeToString()
+def leave_group(group: str, consumer: str, joined: int = 0) -> bytes:
+    """A LeaveConsumerGroupRequest, of the membership that began with generation `joined`; 0 = any."""
+    return message("LeaveConsumerGroupRequest")(
+        groupId=check_id("group", group), consumerId=check_id("consumer", consumer), joined=joined
+    ).SerializeToString()
