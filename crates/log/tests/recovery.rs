@@ -8,6 +8,8 @@ use std::fs::{self, OpenOptions};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 use support::*;
 
 /// Where one batch (of one record) lies.
@@ -63,6 +65,17 @@ fn crash(segment_bytes: u64) -> Crashed {
         });
     }
     settle(&mut log);
+    // A background worker writes the index of each sealed segment.
+    let sealed = home.segments().len() - 1;
+    let limit = Instant::now() + Duration::from_secs(30);
+    while files(&home.path(), "idx").len() < sealed {
+        assert!(
+            Instant::now() < limit,
+            "{} of {sealed} index files",
+            files(&home.path(), "idx").len()
+        );
+        sleep(Duration::from_millis(1));
+    }
     drop(log);
     Crashed {
         home,

@@ -244,6 +244,6 @@ async def test_the_first_port_is_taken_when_it_is_free_and_kept(tmp_path: Path) 
         async with started(tmp_path / "b", nats__first_port=wanted) as second:
             other = second.addresses["nats_url"]
             assert other != first.addresses["nats_url"]
-            assert any(f"port {wanted} is taken" in line["message"] for line in second.lines())
+            assert any(f"port {wanted} is in use" in line["message"] for line in second.lines())
     async with started(tmp_path / "b", nats__first_port=wanted) as again:
         assert again.addresses["nats_url"] == other
