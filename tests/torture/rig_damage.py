@@ -220,12 +220,12 @@ def _live(root: str, count: int) -> dict[str, Any]:
             )
             path = dice.choice(sorted(partition.glob("*.seg")))
             damage = _damage(path, dice)
-            name = f"live {i}: {damage} of {path.name}"
+            harm = f"live {i}: {damage} of {path.name}"
             served, refused = _read(client, name)
             verdict = _judge(values, served, refused, AT_ONCE if damage == "flip" else RECORDS)
             found[verdict] += 1
             if verdict in ("wrong", "silent", "wide"):
-                found["failures"].append(f"{name}: {verdict}: {len(served)} served, refused {refused}")
+                found["failures"].append(f"{harm}: {verdict}: {len(served)} served, refused {refused}")
             client.delete_stream(name)
     return found
 

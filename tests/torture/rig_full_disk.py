@@ -117,11 +117,11 @@ class Run:
                 code = process.wait()
         entries = ledger.read(self.ledger)
         # Like a power cut: the filesystem's journal is lost, and a running sync may report success.
-        entries = ledger.before_cut(self.ledger, before, after)
+        surviving = ledger.before_cut(self.ledger, before, after)
         self.volume.remount()
-        if entries is None:
+        if surviving is None:
             return None  # nothing had been written yet
-        self.judge.follow(entries)
+        self.judge.follow(surviving)
         kinds = {entry.kind for entry in entries}
         if Kind.READY in kinds and not kinds & {Kind.UNCERTAIN, Kind.COMMIT_FAILED, Kind.READ_WHILE_REFUSED}:
             return f"it did not notice (exit code {code})"
