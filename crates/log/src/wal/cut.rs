@@ -39,11 +39,7 @@ pub(crate) fn is_due(
     offset: u64,
 ) -> Result<bool, Error> {
     let found = replay::scan(storage, options, OpenMode::Read)?;
-    let needed = found.files.iter().filter(|file| {
-        let state = found.state.as_ref();
-        state.is_none_or(|state| state.needs(file.number()))
-    });
-    for file in needed {
+    for file in found.files.iter().filter(|file| file.is_needed()) {
         let chunks = replay::read_file(file, ExpectedExtent::default())?.chunks;
         let is_behind = |(of, chunk): &(LogId, ReplayChunk)| *of == log && chunk.end > offset;
         if chunks.iter().any(is_behind) {
@@ -70,26 +66,28 @@ pub(crate) fn append(
         state,
         ..
     } = found;
+    // One that segments have all of may be recycled: it must not be missed.
     let newest = files.iter().find(|file| file.is_of(&next.before));
+    let newest = newest.filter(|file| file.is_needed());
     let newest = newest.map(|file| file.position);
     let mut ring = Ring::new(files, next);
     let path = options.directory.join(ring.take_name());
     disk::create_directories(storage, &options.directory)?;
     ring.made(Some(&make(storage, &path, FILE_BYTES)?), 0);
-    if ring.room_for((FRAME_BYTES + CUT_BYTES) as u64, FILE_BYTES)
-        && let Some(current) = ring.current()
-    {
-        let mut buffer = Vec::new();
-        current.begin(&mut buffer);
-        put_cut(&mut buffer, cut, current.link, current.of.link);
-        let written = current.write(&buffer, FILE_BYTES);
-        written.map_err(|source| Error::io(IoOp::Write, &path, source))?;
-        current.file.sync()?;
-        let position = current.of.position(buffer.len() as u64);
-        manifest.create(storage, next.data_dir_id)?;
-        if state.is_some() {
-            manifest.began(storage, position, newest)?;
-        }
+    let has_room = ring.room_for((FRAME_BYTES + CUT_BYTES) as u64, FILE_BYTES);
+    let Some(current) = ring.current().filter(|_| has_room) else {
+        return Err(Error::Full { path });
+    };
+    let mut buffer = Vec::new();
+    current.begin(&mut buffer);
+    put_cut(&mut buffer, cut, current.link, current.of.link);
+    let written = current.write(&buffer, FILE_BYTES);
+    written.map_err(|source| Error::io(IoOp::Write, &path, source))?;
+    current.file.sync()?;
+    let position = current.of.position(buffer.len() as u64);
+    manifest.create(storage, next.data_dir_id)?;
+    if state.is_some() {
+        manifest.began(storage, position, newest)?;
     }
     Ok(path)
 }

@@ -34,7 +34,7 @@ pub(crate) struct WalFile {
     pub markers: EndMarkers,
     /// Whether some of it is damaged; known after [`scan`].
     pub is_damaged: bool,
-    /// How far its acknowledged frames reach; known after [`scan`].
+    /// How far its acknowledged frames reach; known after [`scan`], of a file that is needed.
     pub position: WalPosition,
 }
 
@@ -42,6 +42,11 @@ impl WalFile {
     /// Its log number; 0 when it has none.
     pub fn number(&self) -> u64 {
         self.preamble.map_or(0, |preamble| preamble.number)
+    }
+
+    /// Whether segments may not have its batches; known after [`scan`].
+    pub fn is_needed(&self) -> bool {
+        self.position.number > 0
     }
 
     /// Whether it is the file of that log number.

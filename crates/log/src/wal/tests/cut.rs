@@ -84,3 +84,36 @@ fn a_cut_that_is_damaged_is_reported() {
         assert_eq!(damages[0].position, from as u64);
     }
 }
+
+#[test]
+fn a_cut_beside_an_older_file_that_a_log_waits_for_makes_no_file_missing() {
+    let home = tempfile::tempdir().unwrap();
+    drop(journaled_behind_a_copy(home.path(), 2, 10));
+    restore(&home.path().join("copy"), home.path());
+    // The first log is not opened: its file stays. The next file is flushed, and nothing needs it.
+    let second = committer(home.path());
+    let mut logs = [
+        open(home.path(), 2, &second).0,
+        create(home.path(), 3, &second),
+    ];
+    for value in 10..13 {
+        assert_eq!(round(&mut logs, value, &second), 2);
+    }
+    assert!(second.statistics().wal_rounds > 0);
+    second.flush_wal();
+    drop((logs, second));
+    let asked = RepairOptions {
+        cut_at: Some(1),
+        wal: Some(options(home.path())),
+        ..RepairOptions::default()
+    };
+    let at = directory(home.path(), 1);
+    let (done, _) = repair(&OsStorage, &at, identity(1), &asked).unwrap();
+    assert!(
+        done.iter()
+            .any(|action| action.path == options(home.path()).directory)
+    );
+    let third = committer(home.path());
+    assert_eq!(third.wal_damages(), []);
+    assert_eq!(values(&open(home.path(), 1, &third).0), [0]);
+}
