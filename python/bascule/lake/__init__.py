@@ -1,0 +1,31 @@
+"""Streams as lake tables: Delta and Parquet, written by Spark, each micro-batch exactly once by the table's own commit.
+
+Needs pyarrow, obstore and, for Delta, deltalake (`pip install 'bascule[lake]'`); the functions that write need pyspark.
+Importing this package imports none of them.
+
+>>> bascule.spark.archive(spark, stream="orders", to="lake/orders", checkpoint="lake/orders.checkpoint")
+>>> bascule.lake.start(frame, bascule.lake.ArchiveOptions(to="lake/orders"), checkpoint="lake/orders.checkpoint")
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from bascule.lake.options import ArchiveOptions, parse_archive_options
+    from bascule.lake.writing import start, write_epoch
+
+__all__ = ["ArchiveOptions", "parse_archive_options", "start", "write_epoch"]
+
+_HOMES = {
+    "ArchiveOptions": "options",
+    "parse_archive_options": "options",
+    "start": "writing",
+    "write_epoch": "writing",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import a name on first use."""
+    if name not in _HOMES:
+        raise AttributeError(f"module 'bascule.lake' has no attribute {name!r}")
+    return getattr(import_module(f"bascule.lake.{_HOMES[name]}"), name)

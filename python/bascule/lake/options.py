@@ -1,0 +1,220 @@
+"""Options of a lake table that a query writes: of `format("bascule_archive")`, and of `bascule.lake` functions.
+
+No option holds a secret: options end up in checkpoints, event logs and `EXPLAIN`.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any, Final, Literal, cast
+
+from bascule.spark.options import parse_bytes, without_catalog
+from bascule.spark.usage import nearest, usage
+
+STREAM_MARK: Final = "{stream}"
+"""In `path`: stands for the name of the stream, so that each stream has a table of its own."""
+LEAST_FILE_BYTES: Final = 1 << 20
+MOST_FILE_BYTES: Final = 4 << 30
+"""Bounds of `fileBytes`: S3 copies at most 5 GB in one request."""
+MOST_BUCKETS: Final = 10_000
+
+OPTIONS: Final = {
+    "path": "folder of the table, or s3://bucket/folder; with {stream} in it, each stream has a table of its own",
+    "tableFormat": "delta (default) or parquet",
+    "partitionBy": "columns separated by commas: date (of timestamp, UTC), bucket(N) (by key), or columns of the rows",
+    "target": "name of this table within its query; default: archive. Needed where a query writes a table twice",
+    "compression": "codec of the Parquet files: zstd (default), snappy, lz4, gzip or none; zstd:LEVEL sets a level",
+    "fileBytes": "size at which a file is closed; default 128MiB",
+    "rowGroupBytes": "size of a row group in memory; default 32MiB",
+    "compactEvery": "compact a Delta table after every N commits; default 0 = never",
+    "credentials": "file with the storage options as a JSON object, on every host; default: the environment (AWS_…)",
+    "endpoint": "URL of an S3 service other than AWS",
+    "region": "region of the bucket; default: the environment, else us-east-1",
+    "sourceAddress": "broker that is asked for the incarnation of streams, if the rows have no such column",
+    "sourceNamespace": "namespace of the streams; default `default`",
+    "complete": "true = the rows are all records of their streams, unfiltered; missing offsets then do not exist",
+    "queryId": "query that a batch write belongs to; needs epoch",
+    "epoch": "number of the micro-batch that a batch write belongs to",
+}
+"""Every option with its meaning."""
+
+SPARK_OWN: Final = frozenset({"checkpointlocation", "queryname", "format"})
+"""Options that Spark adds to those of a sink; ignored."""
+CODECS: Final = ("zstd", "snappy", "lz4", "gzip", "none")
+_LEVELS: Final = {"zstd": (1, 22), "gzip": (1, 9)}
+_BUCKET: Final = re.compile(r"bucket\((\d+)\)")
+
+TableFormat = Literal["delta", "parquet"]
+
+
+@dataclass(frozen=True)
+class ArchiveOptions:
+    """How a query writes one table, or one table per stream. Checked when it is made.
+
+    Attributes:
+        path: local folder or `s3://bucket/folder`; `{stream}` in it stands for the name of each row's stream.
+        table_format: `delta` or `parquet`.
+        partition_by: `date`, `bucket(N)` with 1 ≤ N ≤ 10,000, or names of columns of the rows, in order.
+        target: name of this table within its query: 1–64 of `A–Z a–z 0–9 _ . -`. A query that writes the same table
+            twice in one epoch needs two names.
+        compression: `zstd`, `snappy`, `lz4`, `gzip` or `none`; `zstd:1` to `zstd:22` and `gzip:1` to `gzip:9` set a
+            level.
+        file_bytes: size at which a file is closed, 1 MiB to 4 GiB.
+        row_group_bytes: size of a row group in memory, at least 64 KiB.
+        compact_every: compact a Delta table after this many commits of the query; 0 = never.
+        credentials: path of a JSON file with storage options, the same on every host; None = the environment.
+        endpoint: URL of an S3 service other than AWS.
+        region: region of the bucket.
+        source_address: broker to ask for incarnations, as the option `address` of the source; None = rows without a
+            column `incarnation` have none.
+        source_namespace: namespace of the streams there.
+        complete: the rows are all records of their streams, so that offsets without a row do not exist.
+
+    Raises:
+        UsageError: a value is outside its range.
+    """
+
+    path: str
+    table_format: TableFormat = "delta"
+    partition_by: tuple[str, ...] = ()
+    target: str = "archive"
+    compression: str = "zstd"
+    file_bytes: int = 128 << 20
+    row_group_bytes: int = 32 << 20
+    compact_every: int = 0
+    credentials: str | None = None
+    endpoint: str | None = None
+    region: str | None = None
+    source_address: str | None = None
+    source_namespace: str = "default"
+    complete: bool = False
+
+    def __post_init__(self) -> None:
+        _check(self)
+
+    @property
+    def has_table_per_stream(self) -> bool:
+        """Whether each stream has a table of its own."""
+        return STREAM_MARK in self.path
+
+    def to_spark(self) -> dict[str, str]:
+        """The options for `format("bascule_archive")`, by their names there."""
+        found = {_camel(field.name): getattr(self, field.name) for field in fields(self)}
+        return {name: _text(value) for name, value in found.items() if value is not None}
+
+
+def parse_archive_options(given: Mapping[str, str]) -> ArchiveOptions:
+    """Options of `format("bascule_archive")`, by names in any case.
+
+    Raises:
+        UsageError: an unknown option, or a value outside its range.
+    """
+    known = {name.lower(): name for name in OPTIONS}
+    lower = {name.lower(): value for name, value in given.items()}
+    path = lower.get("path")  # a property of Spark's catalog elsewhere
+    values = {**without_catalog(lower), **({} if path is None else {"path": path})}
+    for name in values:
+        if name not in known and name not in SPARK_OWN:
+            raise usage(f"there is no option {name!r}{nearest(name, OPTIONS)}", option=name)
+    if not values.get("path", "").strip():
+        raise usage("option path is missing: it names the folder of the table", option="path")
+    found: dict[str, Any] = {}
+    for field in fields(ArchiveOptions):
+        option = _camel(field.name)
+        if (text := values.get(option.lower())) is not None:
+            found[field.name] = _value(option, field.name, text.strip())
+    return ArchiveOptions(**found)
+
+
+def bucket_count(field: str) -> int | None:
+    """N of `bucket(N)`; None = another field of `partition_by`."""
+    match = _BUCKET.fullmatch(field)
+    return int(match[1]) if match else None
+
+
+def partition_column(field: str) -> str:
+    """The column of the table for a field of `partition_by`."""
+    return "bucket" if bucket_count(field) is not None else field
+
+
+def _value(option: str, name: str, text: str) -> Any:
+    match name:
+        case "partition_by":
+            return tuple(part.strip() for part in text.split(",") if part.strip())
+        case "file_bytes" | "row_group_bytes" | "compact_every":
+            parse = int if name == "compact_every" else parse_bytes
+            try:
+                return parse(text)
+            except ValueError:
+                raise usage(f"option {option} is {text!r}: it must be a number", option=option) from None
+        case "complete":
+            if text.lower() not in ("true", "false"):
+                raise usage(f"option {option} is {text!r}: it must be true or false", option=option)
+            return text.lower() == "true"
+        case "table_format":
+            return text.lower()
+        case _:
+            if not text:
+                raise usage(f"option {option} is empty", option=option)
+            return text
+
+
+def _check(options: ArchiveOptions) -> None:
+    if options.table_format not in ("delta", "parquet"):
+        raise usage(f"option tableFormat is {options.table_format!r}: it must be delta or parquet")
+    if "://" in options.path and not options.path.startswith("s3://"):
+        raise usage(f"option path is {options.path!r}: it must be a local folder or s3://bucket/folder")
+    if not re.fullmatch(r"[A-Za-z0-9_.-]{1,64}", options.target):
+        raise usage(f"option target is {options.target!r}: it must be 1 to 64 letters, digits, _, . or -")
+    codec_of(options.compression)
+    _in_range("fileBytes", options.file_bytes, LEAST_FILE_BYTES, MOST_FILE_BYTES)
+    _in_range("rowGroupBytes", options.row_group_bytes, 1 << 16, MOST_FILE_BYTES)
+    _in_range("compactEvery", options.compact_every, 0, 1_000_000)
+    if options.compact_every and options.table_format != "delta":
+        raise usage("option compactEvery is for Delta tables: a Parquet table cannot be compacted while it is read")
+    columns = [partition_column(field) for field in options.partition_by]
+    for field, column in zip(options.partition_by, columns, strict=True):
+        count = bucket_count(field)
+        if count is not None:
+            _in_range("partitionBy: bucket", count, 1, MOST_BUCKETS)
+        elif not re.fullmatch(r"[A-Za-z_]\w*", field):
+            raise usage(f"option partitionBy: {field!r} is not a column: choose date, bucket(N) or a column's name")
+        if columns.count(column) > 1:
+            raise usage(f"option partitionBy names {column} twice")
+
+
+def codec_of(compression: str) -> tuple[str, int | None]:
+    """Codec and level of `compression`.
+
+    Raises:
+        UsageError: an unknown codec, or a level outside its range.
+    """
+    codec, colon, level = compression.lower().partition(":")
+    if codec not in CODECS:
+        choices = f"{', '.join(CODECS[:-1])} or {CODECS[-1]}"
+        raise usage(f"option compression is {compression!r}: it must be {choices}{nearest(codec, CODECS)}")
+    if not colon:
+        return codec, None
+    least, most = _LEVELS.get(codec, (0, -1))
+    if not level.isdigit() or not least <= int(level) <= most:
+        allowed = f"a level from {least} to {most}" if most > 0 else "no level"
+        raise usage(f"option compression is {compression!r}: {codec} has {allowed}")
+    return codec, int(level)
+
+
+def _in_range(option: str, value: int, least: int, most: int) -> None:
+    if not least <= value <= most:
+        raise usage(f"option {option} is {value}: it must be from {least} to {most}", option=option)
+
+
+def _camel(name: str) -> str:
+    head, *rest = name.split("_")
+    return head + "".join(part.title() for part in rest)
+
+
+def _text(value: object) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, tuple):
+        return ",".join(cast("tuple[str, ...]", value))
+    return str(value)

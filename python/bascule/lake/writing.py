@@ -1,0 +1,75 @@
+"""Writes DataFrames to lake tables exactly once: a whole streaming query, or one epoch inside `foreachBatch`."""
+
+from typing import TYPE_CHECKING, Final
+
+from bascule.lake.options import ArchiveOptions
+from bascule.spark.usage import usage
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.streaming.query import StreamingQuery
+
+FORMAT: Final = "bascule_archive"
+"""Spark's name of the sink."""
+
+
+def start(  # noqa: PLR0913 - all by name
+    frame: "DataFrame",
+    options: ArchiveOptions,
+    *,
+    checkpoint: str,
+    name: str | None = None,
+    available_now: bool = False,
+    every: str | None = None,
+) -> "StreamingQuery":
+    """Start a query that appends a streaming DataFrame to a table, each micro-batch exactly once.
+
+    Args:
+        frame: streaming rows. Columns `stream`, `partition`, `offset` and `timestamp` are records' own: with them the
+            table knows which offsets it covers, and refuses records that it has. Other columns may be anything that
+            Arrow and the table's format can hold.
+        options: of the table; it is created when it is missing.
+        checkpoint: folder of the query's checkpoint. It belongs to the table: with another one the table refuses
+            records that it has.
+        name: name of the query.
+        available_now: process what is there now and end.
+        every: time between micro-batches, as `10 seconds`; None = as soon as there is data.
+
+    Returns:
+        The running query.
+
+    Raises:
+        UsageError: `available_now` and `every` together.
+    """
+    if available_now and every is not None:
+        raise usage("available_now and every are both given: choose one")
+    writer = frame.writeStream.format(FORMAT).options(**options.to_spark()).outputMode("append")
+    writer = writer.option("checkpointLocation", checkpoint)
+    if name is not None:
+        writer = writer.queryName(name)
+    if available_now:
+        writer = writer.trigger(availableNow=True)
+    elif every is not None:
+        writer = writer.trigger(processingTime=every)
+    return writer.start()
+
+
+def write_epoch(frame: "DataFrame", options: ArchiveOptions, *, query_id: str, epoch: int) -> None:
+    """Append the rows of one epoch of a query to a table, exactly once; for functions given to `foreachBatch`.
+
+    Returns when the table has the epoch's rows. An epoch that the table already has is not written again.
+
+    Args:
+        frame: rows of the epoch, not streaming; columns as in `start`.
+        options: of the table. Where a query writes a table twice in an epoch, each write needs a `target` of its own.
+        query_id: id of the query, the same after a restart (`sql.streaming.queryId` among the local properties).
+        epoch: number of the micro-batch, the second argument of the function.
+
+    Raises:
+        UsageError: `epoch` is negative, or `query_id` is empty.
+        Exception: of Spark, with the sentence of the refusal; then nothing was written.
+    """
+    if epoch < 0 or not query_id:
+        raise usage(f"query_id is {query_id!r} and epoch {epoch}: both are needed, and epochs begin at 0")
+    given = {**options.to_spark(), "queryId": query_id, "epoch": str(epoch)}
+    frame.write.format(FORMAT).options(**given).mode("append").save()
