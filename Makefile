@@ -120,6 +120,7 @@ verify: build rustdoc $(DENY) ## Check format, lint, types, docs, spelling, word
 	$(BIN)/python specs/generate_errors.py --check
 	$(BIN)/python specs/generate_settings.py --check
 	$(BIN)/python specs/generate_metrics.py --check
+	$(BIN)/python specs/generate_spark_options.py --check
 	$(DENY) --offline check licenses bans sources
 
 .PHONY: fix
@@ -130,6 +131,7 @@ fix: build ## Format and apply safe fixes
 	$(BIN)/python specs/generate_errors.py
 	$(BIN)/python specs/generate_settings.py
 	$(BIN)/python specs/generate_metrics.py
+	$(BIN)/python specs/generate_spark_options.py
 	$(BIN)/python specs/generate_cli_page.py
 	$(BIN)/python deploy/words.py --update
 

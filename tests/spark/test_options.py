@@ -3,7 +3,7 @@ import time
 import pytest
 from bascule.errors import UsageError
 from bascule.spark.columns import DEFAULT
-from bascule.spark.options import OPTIONS, parse_bytes, parse_duration_ms, parse_options
+from bascule.spark.options import SOURCE, parse_options
 from bascule.spark.positions import EARLIEST, LATEST, Position
 
 
@@ -18,13 +18,33 @@ def test_defaults_read_everything_from_the_start() -> None:
 
 def test_every_option_is_known_in_lower_case() -> None:
     values = {"columns": "value", "assign": '{"s": [0]}', "address": "h:1"}
-    for name in OPTIONS:
+    for name in SOURCE.names:
         if name not in {"stream", "streamPattern", "assign"}:
             given = {"assign": values["assign"], name.lower(): values.get(name, "1")}
             try:
                 parse_options(given)
             except UsageError as refusal:
                 assert "there is no option" not in str(refusal), name  # noqa: PT017 - an invalid value has another error
+
+
+@pytest.mark.parametrize(
+    ("name", "sentence"),
+    [
+        ("subscribe", "there is no option 'subscribe': it is one of Kafka's connector, use stream$"),
+        ("subscribePattern", "use streamPattern$"),
+        ("kafka.bootstrap.servers", "use address$"),
+        ("failOnDataLoss", r"use onDataLoss, which is fail \(as true\) or skip \(as false\)$"),
+        ("includeHeaders", "use columns and list headers in it$"),
+        ("kafka.group.id", "leave it out, the positions of a query are in its checkpoint$"),
+        (
+            "kafka.max.poll.records",
+            "it is one of Kafka's client and has no meaning here, the broker is set by address$",
+        ),
+    ],
+)
+def test_options_of_kafka_are_refused_with_ours(name: str, sentence: str) -> None:
+    with pytest.raises(UsageError, match=sentence):
+        parse_options({"stream": "s", name: "true"})
 
 
 @pytest.mark.parametrize(
@@ -60,7 +80,7 @@ def test_every_option_is_known_in_lower_case() -> None:
         ({"stream": "s", "timeZone": "../../etc/passwd"}, "it must be a time zone"),
         ({"stream": "s", "maxOffsetsPerTrigger": "0"}, "must be a number at least 1"),
         ({"stream": "s", "longPollMs": "60001"}, "must be a number from 0 to 60000"),
-        ({"stream": "s", "maxBytesPerTrigger": "1 parsec"}, "must be a number"),
+        ({"stream": "s", "maxBytesPerTrigger": "1 parsec"}, "must be a size in bytes at least 1"),
         (
             {"stream": "s", "minOffsetsPerTrigger": "9", "maxOffsetsPerTrigger": "8"},
             "9 is above maxOffsetsPerTrigger 8",
@@ -140,6 +160,7 @@ def test_last_records_are_negative_numbers() -> None:
     assert parse_options({"stream": "s", "startingOffsets": "-100"}).starting.default == Position("last", 100)
 
 
-def test_units_are_understood() -> None:
-    assert [parse_duration_ms(text) for text in ("5", "5ms", "2 s", "15m", "1h")] == [5, 5, 2000, 900_000, 3_600_000]
-    assert [parse_bytes(text) for text in ("5", "1k", "64MiB", "10mb")] == [5, 1024, 64 << 20, 10_000_000]
+def test_limits_take_units() -> None:
+    given = {"stream": "s", "maxBytesPerTrigger": "64MiB", "maxTriggerDelay": "1h30m"}
+    limits = parse_options(given).limits
+    assert (limits.max_bytes, limits.max_delay_ms) == (64 << 20, 5_400_000)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from bascule.spark.columns import DEFAULT, arrow_schema, ddl, parse_columns
-from bascule.spark.options import SourceOptions, parse_options
+from bascule.spark.options import SOURCE, SourceOptions, parse_options
 from bascule.spark.planning import Range, plan
 from bascule.spark.reading import read_ranges
 from bascule.spark.resolving import resolve_ranges
@@ -19,9 +19,7 @@ from bascule.spark.zones import SETTING
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-_STREAMING_ONLY = frozenset(
-    {"maxoffsetspertrigger", "maxbytespertrigger", "minoffsetspertrigger", "maxtriggerdelay", "longpollms"}
-)
+_STREAMING_ONLY = frozenset(option.name.lower() for option in SOURCE.options if option.only == "stream")
 
 
 def scan(

@@ -6,7 +6,8 @@ from pyspark.sql.datasource import DataSource
 
 from bascule.spark.columns import TYPES, ddl
 from bascule.spark.idle import leave_when_closed
-from bascule.spark.options import SourceOptions, parse_options, without_catalog
+from bascule.spark.option_model import without_catalog
+from bascule.spark.options import SourceOptions, parse_options
 from bascule.spark.sentences import sentence_first
 from bascule.spark.usage import nearest, usage
 
