@@ -6,10 +6,9 @@ ones are awaited. Neither imports any code of the broker.
 `group_cursor(group)` returns the id of the cursor under which the members of a group store their positions.
 """
 
-from bascule.client._aio.consumer import AsyncConsumer
-from bascule.client._aio.producer import AsyncProducer
 from bascule.client._core.batch import Batch
 from bascule.client._core.consumer_core import GroupStart
+from bascule.client._core.consumer_flow import OnChange
 from bascule.client._core.cursors import group_cursor
 from bascule.client._core.membership import Assignment
 from bascule.client._core.requests import StreamOptions
@@ -43,8 +42,8 @@ from bascule.client._sync.details import (
     PartitionDetails,
     StreamDetails,
 )
-from bascule.client.aio import AsyncClient, AsyncSubscription, connect_async
-from bascule.client.consumer import Consumer, OnChange
+from bascule.client.aio import AsyncClient, AsyncConsumer, AsyncProducer, AsyncSubscription, connect_async
+from bascule.client.consumer import Consumer
 from bascule.client.producer import OnAck, Producer
 from bascule.client.sync import Client, connect
 

@@ -1,5 +1,5 @@
-"""The client for asyncio: the same methods as the synchronous one, awaited. The native core waits in threads that the
-client owns, so nothing here blocks the event loop and nothing is awaited per record.
+"""The client for asyncio: the methods of the synchronous one, awaited. The native core waits in threads that the client
+owns, so nothing here blocks the event loop and nothing is awaited per record.
 
 Each method is documented once, at the method of the same name in `bascule.client.sync`. Cancellation: the outcome of a
 cancelled publish is unknown; a cancelled `next_batch` loses nothing, the next call returns its records.
@@ -10,150 +10,44 @@ cancelled publish is unknown; a cancelled `next_batch` loses nothing, the next c
 # ruff: noqa: ASYNC109 (the deadline covers retries and must end the native wait: the native core keeps it)
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+import inspect
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import Future
 from types import TracebackType
-from typing import Final, Self
+from typing import Final, ParamSpec, Self, TypeVar
 
 from bascule.client._aio.administration import AsyncAdministration
-from bascule.client._aio.consumer import AsyncConsumer
 from bascule.client._aio.details import AsyncDetails
-from bascule.client._aio.positions import AsyncPositions
-from bascule.client._aio.publishing import AsyncPublishing
 from bascule.client._core.address import RECONNECT_S, connection_pool
+from bascule.client._core.async_wrapper import AsyncReader, AsyncWrapper, adapted, awaited
 from bascule.client._core.batch import Batch
 from bascule.client._core.connection_pool import MAX_IN_FLIGHT
-from bascule.client._core.consumer_core import GroupStart
+from bascule.client._core.consumer_core import Change
+from bascule.client._core.consumer_flow import UNCLOSED, ConsumerFlow
+from bascule.client._core.leaving import leaving
 from bascule.client._core.subscription import Subscription
 from bascule.client._core.tls import Tls
-from bascule.client._core.types import OffsetReset, Record, Start, Stop
-from bascule.client.consumer import OnChange
+from bascule.client._core.types import Content, Headers, Receipt, Record, Start
+from bascule.client.consumer import Consumer
+from bascule.client.producer import UNPUBLISHED, OnAck, Producer
 from bascule.client.sync import Client
+from bascule.errors import UsageError
 
-__all__ = ["AsyncClient", "AsyncSubscription", "connect_async"]
+__all__ = ["AsyncClient", "AsyncConsumer", "AsyncProducer", "AsyncSubscription", "connect_async"]
 
-
-class AsyncClient(AsyncAdministration, AsyncPositions, AsyncPublishing, AsyncDetails):
-    """A connection to a broker, made by `bascule.connect_async`. For one event loop."""
-
-    async def __aenter__(self) -> Self:
-        try:
-            await self.open()
-        except BaseException:
-            await self.close()
-            raise
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, failure: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close()
-
-    @property
-    def reconnects(self) -> int:
-        """As `Client.reconnects`."""
-        return self._client.reconnects
-
-    async def open(self) -> None:
-        """As `Client.open`."""
-        await self._call(self._client.open)
-
-    async def close(self) -> None:
-        """As `Client.close`."""
-        self._client.close()
-        self._threads.shutdown(wait=False, cancel_futures=True)
-
-    def subscribe(
-        self,
-        stream: str,
-        *,
-        partition: int = 0,
-        start: Start = "earliest",
-        stop: Stop = None,
-        reverse: bool = False,
-        cursor: str | None = None,
-        subject: str | None = None,
-        auto_offset_reset: OffsetReset = "error",
-        resume: bool = False,
-        from_replica: bool = False,
-        batch_records: int = 8192,
-    ) -> "AsyncSubscription":
-        """As `Client.subscribe`."""
-        return AsyncSubscription(
-            self._client.subscribe(
-                stream,
-                partition=partition,
-                start=start,
-                stop=stop,
-                reverse=reverse,
-                cursor=cursor,
-                subject=subject,
-                auto_offset_reset=auto_offset_reset,
-                resume=resume,
-                from_replica=from_replica,
-                batch_records=batch_records,
-            )
-        )
-
-    def consumer(
-        self,
-        group: str,
-        streams: str | Sequence[str],
-        *,
-        consumer: str | None = None,
-        start: GroupStart = "earliest",
-        commit_interval: float | None = 5.0,
-        subject: str | None = None,
-        auto_offset_reset: OffsetReset = "error",
-        resume: bool = False,
-        batch_records: int = 8192,
-        on_assigned: OnChange | None = None,
-        on_revoked: OnChange | None = None,
-        on_lost: OnChange | None = None,
-    ) -> AsyncConsumer:
-        """As `Client.consumer`."""
-        inner = self._client.consumer(
-            group,
-            streams,
-            consumer=consumer,
-            start=start,
-            commit_interval=commit_interval,
-            subject=subject,
-            auto_offset_reset=auto_offset_reset,
-            resume=resume,
-            batch_records=batch_records,
-            on_assigned=on_assigned,
-            on_revoked=on_revoked,
-            on_lost=on_lost,
-        )
-        return AsyncConsumer(inner.core, inner.callbacks)
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
-class AsyncSubscription:
+class AsyncSubscription(AsyncReader[Subscription]):
     """As `Subscription`: `async with` opens and closes it, `async for` gives batches."""
 
     def __init__(self, subscription: Subscription) -> None:
         """Use `AsyncClient.subscribe`."""
-        self._subscription: Final = subscription
-        # its own thread, because it waits for as long as the subscription lasts
-        self._thread: Final = ThreadPoolExecutor(1, "bascule-subscription")
-        self._waiting: Future[Batch | None] | None = None
-
-    async def __aenter__(self) -> Self:
-        try:
-            await self.open()
-        except BaseException:
-            await self.close()
-            raise
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, failure: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close()
+        super().__init__(subscription, "bascule-subscription")
 
     async def __aiter__(self) -> AsyncIterator[Batch]:
-        while not self._subscription.ended:
+        while not self._blocking.ended:
             batch = await self.next_batch()
             if batch is not None:
                 yield batch
@@ -161,17 +55,17 @@ class AsyncSubscription:
     @property
     def position(self) -> Start:
         """As `Subscription.position`."""
-        return self._subscription.position
+        return self._blocking.position
 
     @property
     def ended(self) -> bool:
         """As `Subscription.ended`."""
-        return self._subscription.ended
+        return self._blocking.ended
 
     @property
     def reconnects(self) -> int:
         """As `Subscription.reconnects`."""
-        return self._subscription.reconnects
+        return self._blocking.reconnects
 
     async def records(self) -> AsyncIterator[Record]:
         """As `Subscription.records`."""
@@ -179,33 +73,182 @@ class AsyncSubscription:
             for record in batch:
                 yield record
 
-    async def open(self) -> None:
-        """As `Subscription.open`."""
-        await asyncio.wrap_future(self._thread.submit(self._subscription.open))
-
     async def next_batch(self, timeout: float | None = None) -> Batch | None:
         """As `Subscription.next_batch`."""
-        if self._waiting is None:
-            self._waiting = self._thread.submit(self._subscription.next_batch, timeout)
-        # a cancelled wait continues in its thread, and the next call returns its result
-        try:
-            batch = await asyncio.shield(asyncio.wrap_future(self._waiting))
-        except asyncio.CancelledError:
-            raise
-        except BaseException:
-            self._waiting = None
-            raise
-        self._waiting = None
-        return batch
+        return await self._run_or_continue(self._blocking.next_batch, timeout)
 
-    async def commit(self, timeout: float | None = None) -> int | None:
-        """As `Subscription.commit`."""
-        return await asyncio.wrap_future(self._thread.submit(self._subscription.commit, timeout))
+    commit: Final = awaited(Subscription.commit)
+
+
+class AsyncConsumer(AsyncReader[Consumer], ConsumerFlow):
+    """As `Consumer`: `async with` opens and closes it, `async for` returns batches. Callbacks run in the event loop and
+    may be coroutine functions. For one task; a cancelled `next_batch` loses nothing, the next call returns its records.
+    """
+
+    def __init__(self, consumer: Consumer) -> None:
+        """Use `AsyncClient.consumer`."""
+        super().__init__(consumer, "bascule-consumer")
+        ConsumerFlow.__init__(self, consumer.core, consumer.callbacks)
+        self._closed = False
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, failure: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with leaving(failure, UNCLOSED):
+            await self._end(processed=failure is None)
+
+    async def __aiter__(self) -> AsyncIterator[Batch]:
+        while True:
+            batch = await self.next_batch()
+            if batch is not None:
+                yield batch
+
+    async def records(self) -> AsyncIterator[Record]:
+        """As `Consumer.records`."""
+        async for batch in self:
+            for record in self._records(batch):
+                yield record
+
+    async def next_batch(self, timeout: float | None = None) -> Batch | None:
+        """As `Consumer.next_batch`."""
+        return await self._next(timeout)
+
+    commit: Final = awaited(Consumer.commit)
 
     async def close(self) -> None:
-        """As `Subscription.close`."""
-        self._subscription.close()
-        self._thread.shutdown(wait=False, cancel_futures=True)
+        """As `Consumer.close`."""
+        await self._end(processed=True)
+
+    async def _advance(self, timeout: float | None) -> Batch | Change | None:
+        return await self._run_or_continue(self.core.advance, timeout)
+
+    async def _complete(self, answer: object) -> None:
+        if inspect.isawaitable(answer):
+            await answer
+
+    async def _end(self, *, processed: bool) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        self.core.interrupt()
+        try:
+            await super()._end(processed=processed)
+        finally:
+            self._threads.shutdown()  # all its work is done
+
+
+class AsyncProducer(AsyncWrapper[Producer]):
+    """As `Producer`. For one event loop; several of its tasks may use it."""
+
+    def __init__(self, producer: Producer) -> None:
+        """Use `AsyncClient.producer`."""
+        if producer.on_ack is not None:
+            producer.on_ack = _in_loop(producer.on_ack)
+        super().__init__(producer, 1, "bascule-producer-wait")
+        self._closed = False
+        self._prepared = False
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, failure: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with leaving(failure, UNPUBLISHED):
+            await self.close()
+
+    @property
+    def published(self) -> int:
+        """As `Producer.published`."""
+        return self._blocking.published
+
+    @property
+    def in_flight(self) -> int:
+        """As `Producer.in_flight`."""
+        return self._blocking.in_flight
+
+    async def prepare(self) -> None:
+        """As `Producer.prepare`."""
+        await self._run(self._blocking.prepare)
+        self._prepared = True
+
+    async def send(self, value: Content | None, *, key: Content | None = None, headers: Headers | None = None) -> None:
+        """As `Producer.send`."""
+        if not self._prepared:
+            await self.prepare()
+        if not self._blocking.try_send(value, key=key, headers=headers):
+            await self._run(self._blocking.send, value, key=key, headers=headers)
+
+    async def submit(
+        self, value: Content | None, *, key: Content | None = None, headers: Headers | None = None
+    ) -> "asyncio.Future[Receipt]":
+        """As `Producer.submit`: returns once the record was accepted; await the future for its receipt."""
+        return asyncio.wrap_future(await self._run(self._blocking.submit, value, key=key, headers=headers))
+
+    def try_send(self, value: Content | None, *, key: Content | None = None, headers: Headers | None = None) -> bool:
+        """As `Producer.try_send`. Before `prepare` or another awaited call it may block on the broker."""
+        return self._blocking.try_send(value, key=key, headers=headers)
+
+    send_many: Final = awaited(Producer.send_many)
+    flush: Final = awaited(Producer.flush)
+
+    async def close(self, timeout: float | None = None) -> None:
+        """As `Producer.close`."""
+        if self._closed:
+            return
+        self._closed = True
+        try:
+            await super()._run(self._blocking.close, timeout)
+        finally:
+            self._threads.shutdown(wait=False)
+
+    async def _run(self, function: Callable[P, T], /, *arguments: P.args, **named: P.kwargs) -> T:
+        if self._closed:
+            raise UsageError("closed", "the producer is closed")
+        return await super()._run(function, *arguments, **named)
+
+
+class AsyncClient(AsyncAdministration, AsyncDetails):
+    """A connection to a broker, made by `bascule.connect_async`. For one event loop."""
+
+    @property
+    def reconnects(self) -> int:
+        """As `Client.reconnects`."""
+        return self._blocking.reconnects
+
+    publish: Final = awaited(Client.publish)
+    publish_many: Final = awaited(Client.publish_many)
+    producer: Final = adapted(
+        Client.producer,
+        AsyncProducer,
+        "As `Client.producer`; to be called in the event loop, where `on_ack` is called too.",
+    )
+    subscribe: Final = adapted(Client.subscribe, AsyncSubscription, "As `Client.subscribe`.")
+    consumer: Final = adapted(Client.consumer, AsyncConsumer, "As `Client.consumer`.")
+
+    set_cursor: Final = awaited(Client.set_cursor)
+    fetch_cursor: Final = awaited(Client.fetch_cursor)
+    get_group: Final = awaited(Client.get_group)
+    leave_group: Final = awaited(Client.leave_group)
+
+
+def _in_loop(on_ack: OnAck) -> OnAck:
+    """A callback that runs `on_ack` in the running event loop and raises its exception in the calling thread."""
+    loop = asyncio.get_running_loop()
+
+    def call(receipts: list[Receipt]) -> object:
+        result: Future[object] = Future()
+
+        def here() -> None:
+            try:
+                result.set_result(on_ack(receipts))
+            except Exception as failure:  # noqa: BLE001 (raised in the producer's thread)
+                result.set_exception(failure)
+
+        loop.call_soon_threadsafe(here)
+        return result.result()
+
+    return call
 
 
 def connect_async(

@@ -1,37 +1,21 @@
 """A member of a consumer group."""
 
-import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
 from types import TracebackType
-from typing import Final, Self, TypeAlias
+from typing import ParamSpec, Self, TypeVar
 
 from bascule.client._core.batch import Batch
-from bascule.client._core.consumer_core import Change, ConsumerCore
-from bascule.client._core.membership import Assignment
+from bascule.client._core.consumer_flow import UNCLOSED, ConsumerFlow, completed
+from bascule.client._core.leaving import leaving
 from bascule.client._core.types import Record
-from bascule.errors import BrokerError
 
-__all__ = ["Callbacks", "Consumer", "OnChange", "raise_first"]
+__all__ = ["Consumer"]
 
-OnChange: TypeAlias = Callable[[Sequence[Assignment]], object]
-"""Called with one or more partitions, in order. May call the consumer's `commit`; must not close the consumer."""
-
-
-@dataclass(frozen=True, slots=True)
-class Callbacks:
-    """The callbacks of the application; `None` = not called."""
-
-    assigned: OnChange | None
-    revoked: OnChange | None
-    lost: OnChange | None
-
-    def of(self, change: Change) -> OnChange | None:
-        """The callback of a change."""
-        return {"assigned": self.assigned, "revoked": self.revoked, "lost": self.lost}[change.kind]
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
-class Consumer:
+class Consumer(ConsumerFlow):
     """Reads its share of the partitions of some streams; the members of a group share them. For one thread.
 
     Iterating returns batches of any of its partitions (`Batch.stream`, `Batch.partition`) and waits for new ones
@@ -42,11 +26,6 @@ class Consumer:
     consumer is closed. Callbacks run in the thread that reads: in `next_batch`, before the records that come after the
     change, and in `close`. An exception of a callback is raised there; the change takes effect nevertheless.
     """
-
-    def __init__(self, core: ConsumerCore, callbacks: Callbacks) -> None:
-        """Use `Client.consumer`."""
-        self.core: Final = core
-        self.callbacks: Final = callbacks
 
     def __enter__(self) -> Self:
         try:
@@ -59,12 +38,8 @@ class Consumer:
     def __exit__(
         self, kind: type[BaseException] | None, failure: BaseException | None, trace: TracebackType | None
     ) -> None:
-        try:
-            self._close(processed=failure is None)
-        except Exception as second:  # a callback may raise any exception
-            if failure is None:
-                raise
-            failure.add_note(f"and closing the consumer failed: {second!r}")
+        with leaving(failure, UNCLOSED):
+            completed(self._end, processed=failure is None)
 
     def __iter__(self) -> Iterator[Batch]:
         while True:
@@ -72,19 +47,10 @@ class Consumer:
             if batch is not None:
                 yield batch
 
-    @property
-    def assignment(self) -> frozenset[Assignment]:
-        """The partitions that it reads now; empty until the broker has assigned some."""
-        return self.core.assignment
-
     def records(self) -> Iterator[Record]:
         """The records one by one. A record counts as processed when the next one is asked for. Slower than by batch."""
         for batch in self:
-            self.core.give(batch, batch.offsets[0] - 1)
-            for record in batch:
-                self.core.process_given()
-                self.core.give(batch, record.offset)
-                yield record
+            yield from self._records(batch)
 
     def open(self) -> None:
         """Join the group now instead of at the first batch. Idempotent.
@@ -112,17 +78,7 @@ class Consumer:
             UsageError: code `closed`.
             Exception: an exception of a callback.
         """
-        end = None if timeout is None else time.monotonic() + timeout
-        while True:
-            found = self.core.advance(None if end is None else max(0.0, end - time.monotonic()))
-            if not isinstance(found, Change):
-                if found is not None:
-                    self.core.give(found)
-                return found
-            try:
-                self._notify(found)
-            finally:
-                self.core.finish(found)
+        return completed(self._next, timeout)
 
     def commit(self, batch: Batch | None = None, *, timeout: float | None = None) -> None:
         """Store positions; returns when they are committed.
@@ -147,26 +103,10 @@ class Consumer:
             BrokerError: a position could not be stored, or leaving failed (then the broker expels the member later).
             Exception: an exception of a callback.
         """
-        self._close(processed=True)
+        completed(self._end, processed=True)
 
-    def _close(self, *, processed: bool) -> None:
-        change, failures = self.core.begin_close(processed=processed)
-        try:
-            if change is not None:
-                self._notify(change)
-        finally:
-            failures += self.core.end_close()
-        raise_first(failures)
+    async def _run(self, function: Callable[P, T], /, *arguments: P.args, **named: P.kwargs) -> T:
+        return function(*arguments, **named)
 
-    def _notify(self, change: Change) -> None:
-        callback = self.callbacks.of(change)
-        if callback is not None:
-            callback(change.partitions)
-
-
-def raise_first(failures: list[BrokerError]) -> None:
-    """Raise the first failure; the others are added to its notes."""
-    if failures:
-        for other in failures[1:]:
-            failures[0].add_note(f"and: {other}")
-        raise failures[0]
+    async def _complete(self, answer: object) -> None:
+        """The callback ran to its end when it was called."""

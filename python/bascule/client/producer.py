@@ -11,15 +11,19 @@ from typing import Final, Self, TypeAlias
 
 from bascule import engine
 from bascule._text import counted
+from bascule.client._core.leaving import leaving
 from bascule.client._core.partitioning import number_of
 from bascule.client._core.pipelined_publish import Outgoing, partition_of, receipts
 from bascule.client._core.types import Content, Headers, Receipt
 from bascule.errors import BrokerError, UnavailableError, UsageError
 
-__all__ = ["OnAck", "Producer"]
+__all__ = ["UNPUBLISHED", "OnAck", "Producer"]
 
 OnAck: TypeAlias = Callable[[list[Receipt]], object]
 """Called with the receipts of acknowledged records, in order."""
+
+UNPUBLISHED: Final = "and the remaining records of the producer could not be published: {}"
+"""Note of an exception that leaves the context of a producer."""
 
 BATCH_BYTES: Final = 16 << 20
 """Approximate size, in bytes, at which a batch is closed."""
@@ -61,7 +65,8 @@ class Producer:
         self._choose: Final = choose
         self._batch_records: Final = batch_records
         self._most_records, self._most_bytes = most
-        self._on_ack: Final = on_ack
+        self.on_ack = on_ack
+        """Called with the receipts of each batch; `None` = not called. Set it before the first record."""
         self._lock: Final = threading.RLock()
         self._changed: Final = threading.Condition(self._lock)
         self._front: Final[deque[_Group]] = deque()
@@ -82,12 +87,8 @@ class Producer:
     def __exit__(
         self, kind: type[BaseException] | None, failure: BaseException | None, trace: TracebackType | None
     ) -> None:
-        try:
+        with leaving(failure, UNPUBLISHED):
             self.close()
-        except Exception as second:  # a callback may raise any exception
-            if failure is None:
-                raise
-            failure.add_note(f"and the remaining records of the producer could not be published: {second}")
 
     @property
     def in_flight(self) -> int:
@@ -340,7 +341,7 @@ class Producer:
             self._changed.notify_all()
 
     def _report(self, group: _Group, failure: Exception | None) -> None:
-        if not group.futures and (self._on_ack is None or failure is not None):
+        if not group.futures and (self.on_ack is None or failure is not None):
             return
         places = group.batch.places()
         for index, future in group.futures.items():
@@ -349,5 +350,5 @@ class Producer:
                 future.set_result(Receipt._make(place))
             else:
                 future.set_exception(failure)
-        if self._on_ack is not None and failure is None and places:
-            self._on_ack(receipts(places))
+        if self.on_ack is not None and failure is None and places:
+            self.on_ack(receipts(places))

@@ -10,6 +10,7 @@ from typing import Self
 from bascule.client._core.address import RECONNECT_S, connection_pool
 from bascule.client._core.connection_pool import MAX_IN_FLIGHT, ConnectionPool
 from bascule.client._core.consumer_core import ConsumerConfig, ConsumerCore, GroupStart
+from bascule.client._core.consumer_flow import Callbacks, OnChange
 from bascule.client._core.deadline import Deadline
 from bascule.client._core.reading import Reading
 from bascule.client._core.subscription import Subscription
@@ -19,7 +20,7 @@ from bascule.client._sync.administration import Administration
 from bascule.client._sync.details import Details
 from bascule.client._sync.positions import Positions
 from bascule.client._sync.publishing import Publishing
-from bascule.client.consumer import Callbacks, Consumer, OnChange
+from bascule.client.consumer import Consumer
 
 __all__ = ["Client", "connect", "opened"]
 

@@ -4,10 +4,12 @@
 
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from typing import Final
 
 from bascule import engine
 from bascule.client._core import requests
+from bascule.client._core.columns import Columns
 from bascule.client._core.connection_pool import ConnectionPool
 from bascule.client._core.deadline import Deadline
 from bascule.client._core.partitioning import Partitioning, check_choice, number_of
@@ -135,36 +137,37 @@ class Publishing(Calls):
                 records that are known to be stored (`acknowledged`). Up to 8,192 records after it may be stored too.
             TypeError: a value is neither bytes nor text. Of a list of up to 32,768 records nothing was sent then.
         """
-        columns: dict[str, Sequence[object] | None] = {"keys": keys, "headers": headers, "partitions": partitions}
-        columns |= {"subjects": subjects, "origin_times_ns": origin_times_ns}
-        for name, column in columns.items():
-            _same_length(name, column, values)
+        columns = Columns(
+            values=values,
+            keys=keys,
+            headers=headers,
+            partitions=partitions,
+            subjects=subjects,
+            origin_times_ns=origin_times_ns,
+        )
         check_choice(partition)
         deadline = self._deadline(timeout)
         requests.ack_policy(ack)
-        if not values:
-            return []
-        if partitions is None and callable(partition):
+        return self._publish_many(stream, columns, partition, ack, deadline) if values else []
+
+    def _publish_many(
+        self, stream: str, columns: Columns, choice: PartitionChoice, ack: Ack, deadline: Deadline
+    ) -> list[Receipt]:
+        if columns.partitions is None and callable(choice):
             chooser = self._partitioning.of(stream, None, deadline)
-            rows = zip(keys or [None] * len(values), values, strict=True)
-            partitions = [number_of(partition, chooser, key, value) for key, value in rows]
-        if partitions is None:
-            make = self._maker(stream, partition, ack, deadline)
+            rows = zip(columns.keys or [None] * len(columns.values), columns.values, strict=True)
+            columns = replace(columns, partitions=[number_of(choice, chooser, key, value) for key, value in rows])
+        if columns.partitions is None:
+            make = self._maker(stream, choice, ack, deadline)
         else:
             make = self._spread_maker(stream, None, ack, deadline)
 
         def framed(part: slice) -> Outgoing:
             batch = make()
-            rows = (keys and keys[part], values[part], headers and headers[part])
-            more = (subjects and subjects[part], origin_times_ns and origin_times_ns[part])
-            with engine.native_errors():
-                if isinstance(batch, engine.Outgoing):
-                    batch.fill(*rows, *more)
-                else:
-                    batch.fill(*rows, partitions and partitions[part], *more)
+            columns.fill(batch, part)
             return batch
 
-        begins = range(0, len(values), PART_RECORDS)
+        begins = range(0, len(columns.values), PART_RECORDS)
         parts = map(framed, (slice(begin, begin + PART_RECORDS) for begin in begins))
         return publish_in_parts(parts, lambda batch: self._publish(stream, batch, ack, deadline))
 
@@ -300,8 +303,3 @@ def _raise_first(
             first.add_note(f"and: {other}")
     first.details.update(index=index, acknowledged=stored)
     raise first
-
-
-def _same_length(name: str, column: Sequence[object] | None, values: Sequence[object]) -> None:
-    if column is not None and len(column) != len(values):
-        raise UsageError("invalid_argument", f"there are {len(column)} {name} for {len(values)} values")
