@@ -12,7 +12,7 @@ from harness import Streams
 
 pytestmark = pytest.mark.spark
 
-ALL = "partition,offset,timestamp,subject,key,value,stream,headers,reply,id,origin_time"
+ALL = "partition,offset,timestamp,subject,key,value,stream,incarnation,headers,reply,id,origin_time"
 
 
 def read(spark: Any, streams: Streams, **options: Any) -> Any:
@@ -64,7 +64,16 @@ def test_every_column_can_be_read_by_source_and_scan(spark: Any, streams: Stream
         assert [(h.key, bytes(h.value)) for h in first.headers] == [("h", b"1")]
         assert (second.headers, second.reply, second.id, second.origin_time) == ([], None, None, None)
         assert first.origin_time.year == 2020
-        assert first.stream == "s"
+        assert (first.stream, first.incarnation) == ("s", 1)
+
+
+def test_the_incarnation_can_be_read_alone_and_differs_for_each_stream(spark: Any, streams: Streams) -> None:
+    streams.create("s")
+    streams.put("s", [b"a"] * 3)
+    streams.delete("s")
+    streams.create("s")
+    streams.put("s", [b"a"] * 2)
+    assert [row.incarnation for row in read(spark, streams, columns="incarnation").collect()] == [2, 2]
 
 
 def pa_time() -> Any:

@@ -17,6 +17,7 @@ TYPES: Final = {
     "key": "binary",
     "value": "binary",
     "stream": "string NOT NULL",
+    "incarnation": "bigint NOT NULL",
     "headers": "array<struct<key:string,value:binary>> NOT NULL",
     "reply": "string",
     "id": "binary",
@@ -26,6 +27,10 @@ TYPES: Final = {
 
 DEFAULT: Final = ("partition", "offset", "timestamp", "subject", "key", "value")
 """Default columns: the cheap ones (a header list costs 400 ns per row)."""
+
+
+INCARNATION: Final = "incarnation"
+"""The column that the reader adds: the broker serves one incarnation of a partition at a time, and a range names it."""
 
 
 def parse_columns(text: str) -> tuple[str, ...]:

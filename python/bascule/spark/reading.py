@@ -7,6 +7,7 @@ from importlib import import_module
 from typing import Any, Final
 
 from bascule.errors import BrokerError
+from bascule.spark.columns import INCARNATION
 from bascule.spark.connection import Backoff, Broker, StatusRequest
 from bascule.spark.idle import leave_when_closed
 from bascule.spark.options import SourceOptions
@@ -49,7 +50,7 @@ def _read_range(broker: Broker, options: SourceOptions, whole: Range, schema: An
             for batch, next_offset in broker.read(_ticket(options, rest, schema)):
                 rest = replace(rest, start=next_offset)
                 backoff.succeeded()
-                yield conform(batch, schema)
+                yield conform(batch, schema, rest.incarnation)
         except BrokerError as failure:
             remaining = _after_loss(broker, options, failure, rest)
             if remaining is None and not backoff.pause(failure, f"{rest.stream}/{rest.partition}"):
@@ -66,7 +67,7 @@ def _ticket(options: SourceOptions, rest: Range, schema: Any) -> dict[str, Any]:
         "incarnation": rest.incarnation,
         "start": rest.start,
         "end": rest.end,
-        "columns": schema.names,
+        "columns": [name for name in schema.names if name != INCARNATION],
     }
     if rest.history is not None:
         offset, link = rest.history
@@ -107,13 +108,19 @@ def _after_loss(broker: Broker, options: SourceOptions, failure: BrokerError, re
     return remaining
 
 
-def conform(batch: Any, schema: Any) -> Any:
-    """`batch` with the nullability that `schema` declares and fixed-size ids as binary; nothing else is copied."""
+def conform(batch: Any, schema: Any, incarnation: int) -> Any:
+    """`batch` with the nullability that `schema` declares, fixed-size ids as binary, and the column `incarnation` if
+    `schema` has it; nothing else is copied.
+    """
     if batch.schema.equals(schema):
         return batch
     pa: Any = import_module("pyarrow")
-    columns = [
-        column if column.type.equals(field.type) else column.cast(field.type)
-        for column, field in zip(batch.columns, schema, strict=True)
-    ]
+    served = iter(batch.columns)
+    columns: list[Any] = []
+    for field in schema:
+        if field.name == INCARNATION:
+            columns.append(pa.repeat(pa.scalar(incarnation, field.type), batch.num_rows))
+            continue
+        column = next(served)
+        columns.append(column if column.type.equals(field.type) else column.cast(field.type))
     return pa.RecordBatch.from_arrays(columns, schema=schema)
