@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Final, Literal, cast
 
-from bascule.spark.options import parse_bytes, without_catalog
+from bascule._units import parse_bytes  # pyright: ignore
+from bascule.spark.option_model import without_catalog
 from bascule.spark.usage import nearest, usage
 
 STREAM_MARK: Final = "{stream}"
