@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Final, Literal, cast
 
-from bascule._units import parse_bytes  # pyright: ignore
+from bascule._units import parse_bytes
 from bascule.spark.option_model import without_catalog
 from bascule.spark.usage import nearest, usage
 

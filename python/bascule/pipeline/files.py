@@ -1,0 +1,132 @@
+"""Job files: YAML into a checked `Job`, with errors of one sentence that name the key, the value and the remedy."""
+
+import difflib
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, cast, get_args
+
+from pydantic import BaseModel, ValidationError
+
+from bascule._yaml import FAILURES, load_yaml, yaml_problem
+from bascule.errors import UsageError
+from bascule.pipeline.model.base import BASE
+from bascule.pipeline.model.job import Job
+
+__all__ = ["from_file", "job_schema", "parse_job"]
+
+_SHOWN: Final = 100
+"""Characters of a value that an error shows."""
+
+
+def from_file(file: str | Path) -> Job:
+    """The job in a YAML file. Relative paths in it start from the file's directory.
+
+    Raises:
+        UsageError: code `configuration_invalid`: it cannot be read, is not valid YAML, repeats a key, or is not a job.
+    """
+    path = Path(file)
+    try:
+        document = load_yaml(path.read_text(encoding="utf-8"))
+    except OSError as failure:
+        raise _invalid(f"cannot read the job file {path}: {failure.strerror}") from None
+    except FAILURES as failure:
+        raise _invalid(f"{path} is not valid YAML: {yaml_problem(failure)}") from None
+    if not isinstance(document, Mapping):
+        raise _invalid(f"{path} must be a mapping with the keys of a job, not {type(document).__name__}")
+    return parse_job(cast("Mapping[str, Any]", document), base=path.absolute().parent, where=str(path))
+
+
+def parse_job(document: Mapping[str, Any], *, base: Path | None = None, where: str = "the job") -> Job:
+    """A job from a mapping with the keys of a job file.
+
+    Args:
+        document: as in a file.
+        base: directory that relative paths start from; None = the current one.
+        where: what has the job, for errors.
+
+    Raises:
+        UsageError: code `configuration_invalid`: an unknown key, with the nearest known one; a value outside its range.
+    """
+    try:
+        return Job.model_validate(document, context={BASE: base or Path.cwd()})
+    except ValidationError as invalid:
+        raise _invalid(f"{where}: {_sentence(invalid)}") from None
+
+
+def job_schema() -> dict[str, Any]:
+    """The JSON Schema of a job file."""
+    schema = Job.model_json_schema(by_alias=True)
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
+
+
+def _invalid(message: str) -> UsageError:
+    return UsageError("configuration_invalid", message)
+
+
+def _sentence(invalid: ValidationError) -> str:
+    """The first error; one about an unknown key goes before others, which it often causes."""
+    errors = invalid.errors(include_url=False)
+    first = next((each for each in errors if each["type"] == "extra_forbidden"), errors[0])
+    place = _place(first["loc"])
+    if first["type"] == "extra_forbidden":
+        key = str(first["loc"][-1])
+        above = ".".join(place[:-1])
+        return f'unknown key "{".".join(place)}"{_nearest(key, _known(first["loc"]), above)}'
+    path = ".".join(place)
+    reason = first["msg"].removeprefix("Value error, ")
+    if first["type"] == "missing":
+        return f'the key "{path}" is missing'
+    given: Any = first["input"]
+    if not path or (isinstance(given, (Mapping, Sequence)) and not isinstance(given, str)):
+        return f"{path}: {reason}" if path else reason
+    shown = repr(given)[:_SHOWN]
+    return f"{path} = {shown}: {reason[:1].lower()}{reason[1:]}"
+
+
+def _place(loc: Sequence[int | str]) -> list[str]:
+    """The keys of the file that lead to a value, without the names of alternatives that pydantic adds."""
+    return _walked(loc)[0]
+
+
+def _known(loc: Sequence[int | str]) -> list[str]:
+    """The keys that are known beside the last one."""
+    model = _walked(loc[:-1])[1]
+    return [] if model is None else [field.alias or name for name, field in model.model_fields.items()]
+
+
+def _walked(loc: Sequence[int | str]) -> tuple[list[str], type[BaseModel] | None]:
+    """The keys of a path, and the section at its end. The tag of a decoder or a target is not a key."""
+    keys: list[str] = []
+    model: type[BaseModel] | None = Job
+    choices: dict[str, type[BaseModel]] = {}
+    for each in loc:
+        if isinstance(each, str) and each in choices:
+            model, choices = choices[each], {}
+            continue
+        keys.append(str(each))
+        if isinstance(each, int):
+            continue
+        field = next((f for n, f in model.model_fields.items() if (f.alias or n) == each), None) if model else None
+        models = [] if field is None else list(_models(field.annotation))
+        choices = {
+            str(get_args(m.model_fields["format"].annotation)[0]): m for m in models if "format" in m.model_fields
+        }
+        model = models[0] if len(models) == 1 else None
+    return keys, model
+
+
+def _models(kind: Any) -> Iterator[type[BaseModel]]:
+    """The sections that a type has."""
+    if isinstance(kind, type) and issubclass(kind, BaseModel):
+        yield kind
+        return
+    for inner in get_args(kind):
+        yield from _models(inner)
+
+
+def _nearest(key: str, known: Sequence[str], above: str) -> str:
+    near = difflib.get_close_matches(key, known, n=1, cutoff=0.5)
+    prefix = f"{above}." if above else ""
+    if near:
+        return f'; did you mean "{prefix}{near[0]}"?'
+    return f"; known are {', '.join(known)}" if known else ""

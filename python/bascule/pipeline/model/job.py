@@ -1,0 +1,148 @@
+"""A job: what a job file holds."""
+
+from typing import Annotated, Any, Final, Literal, Self, cast
+
+from pydantic import Field, field_validator, model_validator
+
+from bascule.pipeline.model.base import Location, Milliseconds, Name, Part
+from bascule.pipeline.model.decoders import Decode
+from bascule.pipeline.model.expectations import Expectations
+from bascule.pipeline.model.source import Source, SourceKeys
+from bascule.pipeline.model.targets import Target
+
+__all__ = ["Job", "Mode", "Restarts", "Spark"]
+
+Mode = Literal["continuous", "availableNow", "batch"]
+
+_SET_BY_THE_JOB: Final = frozenset({"spark.master", "spark.app.name"})
+
+
+class Restarts(Part):
+    """How the job continues after an error that may pass: lost executors, a broker or a registry that is not reached.
+
+    Errors that need a change end the job: a wrong setting, a record that may not fail, lost data, denied access.
+    """
+
+    most: int = Field(default=10, ge=0, description="restarts without a finished epoch between them; 0 = never")
+    first_delay: Milliseconds = Field(default=1000, description="time before the first restart; doubled each time")
+    longest_delay: Milliseconds = Field(default=60_000, description="longest time before a restart")
+
+
+class Spark(Part):
+    """The Spark session. Not allowed with `spark-submit`, which has its own settings for both."""
+
+    master: str | None = Field(
+        default=None, description="master URL; default: local[*], all processors of this machine"
+    )
+    config: dict[str, str] = Field(default={}, description="settings of Spark, by name")
+
+    @field_validator("config", mode="before")
+    @classmethod
+    def _as_text(cls, value: Any) -> Any:
+        if not isinstance(value, dict):
+            return value
+        given = cast("dict[Any, Any]", value)
+        return {str(key): str(item).lower() if isinstance(item, bool) else str(item) for key, item in given.items()}
+
+    @field_validator("config")
+    @classmethod
+    def _check_config(cls, value: dict[str, str]) -> dict[str, str]:
+        for key in value:
+            if key in _SET_BY_THE_JOB:
+                raise ValueError(f'"{key}" is set by the job: use `master`, and `name` of the job')
+        return value
+
+
+class Job(Part):
+    """Reads streams, decodes and checks their records, selects from them with SQL, and writes the result to targets: in
+    one Spark query, each target exactly once.
+    """
+
+    name: Name = Field(description="name of the job, of its query, and of its application")
+    source: Source = Field(description="the streams that are read")  # pyright: ignore[reportInvalidTypeForm]
+    decode: Decode = Field(default=Decode(), description="how bytes become columns")
+    expectations: Expectations = Field(default=Expectations(), description="conditions on the decoded records")
+    sql: str | None = Field(
+        default=None,
+        description="one SELECT on the view `source`; default: all its columns. In a streaming run it must treat each "
+        "row alone: no aggregates, sorts or limits",
+    )
+    targets: Annotated[tuple[Target, ...], Field(min_length=1)] = Field(description="where the result is written")
+    dead_letters: Target | None = Field(
+        default=None, description="where records go that could not be decoded, or that failed an expectation"
+    )
+    mode: Mode = Field(
+        default="continuous",
+        description="continuous: until it is stopped; availableNow: up to the present end of the streams, continuing "
+        "where the last run ended; batch: the whole range of the source, each time",
+    )
+    interval: Milliseconds = Field(
+        default=0, description="time between the starts of two epochs of a continuous run; 0 = as fast as possible"
+    )
+    checkpoint: Location | None = Field(
+        default=None, description="directory with the positions of the query; needed unless the mode is batch"
+    )
+    restarts: Restarts = Field(default=Restarts(), description="how the job continues after errors that may pass")
+    spark: Spark = Field(default=Spark(), description="the Spark session")
+
+    @field_validator("dead_letters", mode="before")
+    @classmethod
+    def _named_letters(cls, value: Any) -> Any:
+        return {"name": "dead-letters", **cast("dict[str, Any]", value)} if isinstance(value, dict) else value
+
+    @field_validator("sql")
+    @classmethod
+    def _check_sql(cls, value: str | None) -> str | None:
+        if value is not None and not value.strip():
+            raise ValueError("the SELECT is empty")
+        return value
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.mode == "batch":
+            if self.checkpoint is not None:
+                raise ValueError("a batch run has no checkpoint: remove it, or use the mode availableNow")
+        elif self.checkpoint is None:
+            raise ValueError(f"the mode {self.mode} needs a checkpoint: give a directory of its own")
+        if self.interval and self.mode != "continuous":
+            raise ValueError(f"interval is for continuous runs, not for the mode {self.mode}")
+        self._check_dead_letters()
+        self._check_names()
+        return self
+
+    def _check_dead_letters(self) -> None:
+        wanted = [
+            key
+            for key, is_set in (
+                ("decode.onDecodeError: dlq", self.decode.on_decode_error == "dlq"),
+                ("expectations.expect_or_dlq", bool(self.expectations.expect_or_dlq)),
+                *((f"onSchemaChange: dlq of {each.name}", each.on_schema_change == "dlq") for each in self.targets),
+            )
+            if is_set
+        ]
+        if wanted and self.dead_letters is None:
+            raise ValueError(f"{wanted[0]} needs deadLetters")
+        if self.dead_letters is not None and not wanted:
+            raise ValueError(
+                "deadLetters is never written: set decode.onDecodeError or onSchemaChange to dlq, or use expect_or_dlq"
+            )
+
+    def _check_names(self) -> None:
+        every = [*self.targets, *([] if self.dead_letters is None else [self.dead_letters])]
+        for each in every:
+            if sum(other.name == each.name for other in every) > 1:
+                raise ValueError(f'two targets have the name "{each.name}": give each a name of its own')
+
+    @property
+    def source_keys(self) -> SourceKeys:
+        """The section `source`, with its methods."""
+        found: object = self.source  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+        assert isinstance(found, SourceKeys)
+        return found
+
+    @property
+    def stream(self) -> str | None:
+        """The only stream that is read; None = several may be."""
+        selection = self.source_keys.parsed().selection
+        named = selection.streams or tuple(selection.assigned or ())
+        return named[0] if len(named) == 1 else None

@@ -1,0 +1,36 @@
+"""The source of a job."""
+
+from typing import Final, Self
+
+from pydantic import model_validator
+
+from bascule.pipeline.model.base import Part
+from bascule.pipeline.model.spark_options import option_texts, with_options
+from bascule.spark.options import SOURCE, SourceOptions, parse_options
+
+__all__ = ["Source", "SourceKeys"]
+
+
+class SourceKeys(Part):
+    """The streams that are read. Each key is an option of `format("bascule")`; lists and mappings need no JSON."""
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        self.parsed()
+        return self
+
+    def options(self) -> dict[str, str]:
+        """The options that were given, as Spark takes them."""
+        return option_texts(self)
+
+    def parsed(self) -> SourceOptions:
+        """The options, checked.
+
+        Raises:
+            UsageError: a value is outside its range, or none or several of stream, streamPattern, assign are given.
+        """
+        return parse_options(self.options())
+
+
+Source: Final[type[SourceKeys]] = with_options(SourceKeys, "Source", SOURCE)
+"""`SourceKeys` with a field for each option."""

@@ -1,0 +1,178 @@
+"""Job files: what is accepted, and the one sentence for what is not."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from bascule.errors import UsageError
+from bascule.pipeline.files import from_file, job_schema, parse_job
+from bascule.pipeline.model.decoders import Avro
+
+LEAST: dict[str, Any] = {
+    "name": "orders",
+    "source": {"stream": "orders"},
+    "targets": [{"format": "delta", "path": "lake/orders"}],
+    "checkpoint": "lake/checkpoint",
+}
+
+
+def test_paths_start_from_the_directory_of_the_file(tmp_path: Path) -> None:
+    file = tmp_path / "job.yaml"
+    file.write_text(
+        """
+name: orders
+source:
+  stream: [orders, more]
+  startingOffsets: {orders: {"0": 5}}
+  maxOffsetsPerTrigger: 100
+decode:
+  key: string
+  value: {format: avro, schema: {file: order.avsc}}
+  onDecodeError: dlq
+expectations:
+  expect_or_dlq: {positive: value.amount > 0}
+targets:
+  - {format: delta, path: lake, partitionBy: date}
+  - {format: parquet, path: "s3://bucket/copy", name: copy}
+deadLetters: {format: delta, path: dead}
+checkpoint: checkpoint
+"""
+    )
+    job = from_file(file)
+    assert job.checkpoint == str(tmp_path / "checkpoint")
+    assert [each.path for each in job.targets] == [str(tmp_path / "lake"), "s3://bucket/copy"]
+    assert job.targets[0].partition_by == ("date",)
+    assert isinstance(job.decode.value, Avro)
+    assert job.decode.value.schema_.file == tmp_path / "order.avsc"
+    assert job.dead_letters is not None
+    assert job.dead_letters.name == "dead-letters"
+    assert job.source_keys.options() == {
+        "stream": '["orders", "more"]',
+        "startingOffsets": '{"orders": {"0": 5}}',
+        "maxOffsetsPerTrigger": "100",
+    }
+    assert job.stream is None
+
+
+def test_the_least_job_has_safe_defaults() -> None:
+    job = parse_job(LEAST)
+    assert job.mode == "continuous"
+    assert job.decode.on_decode_error == "fail"
+    assert job.decode.value.format == "raw"
+    assert job.restarts.most == 10
+    assert job.stream == "orders"
+
+
+def changed(path: str, value: object) -> dict[str, Any]:
+    document: dict[str, Any] = json.loads(json.dumps(LEAST))
+    *above, last = path.split(".")
+    level: Any = document
+    for key in above:
+        level = level[int(key)] if key.isdigit() else level.setdefault(key, {})
+    level[last] = value
+    return document
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "sentence"),
+    [
+        ("sauce", {}, 'unknown key "sauce"; did you mean "source"?'),
+        ("source.strem", "x", 'unknown key "source.strem"; did you mean "source.stream"?'),
+        ("decode.onDecodeErr", "dlq", 'unknown key "decode.onDecodeErr"; did you mean "decode.onDecodeError"?'),
+        ("targets.0.pth", "x", 'unknown key "targets.0.pth"; did you mean "targets.0.path"?'),
+        (
+            "decode.value",
+            {"format": "json", "schemas": {}},
+            'unknown key "decode.value.schemas"; did you mean "decode.value.schema"?',
+        ),
+        ("decode.value", {"format": "jsn"}, "decode.value"),
+        ("decode.value", "json", 'the key "decode.value.schema" is missing'),
+        ("decode.value", {"format": "avro", "schema": {}}, "exactly one of file, inline, registry must be given"),
+        ("decode.onDecodeError", "dlq", "decode.onDecodeError: dlq needs deadLetters"),
+        ("expectations.expect_or_dlq", {"a": "x > 1"}, "expectations.expect_or_dlq needs deadLetters"),
+        ("expectations.expect", {"a": " "}, 'the condition "a" is empty'),
+        ("deadLetters", {"format": "delta", "path": "dead"}, "deadLetters is never written"),
+        ("mode", "batch", "a batch run has no checkpoint"),
+        ("mode", "stream", "mode = 'stream'"),
+        ("checkpoint", None, "the mode continuous needs a checkpoint"),
+        ("interval", "ten", "'ten' is not a duration"),
+        ("targets", [], "targets"),
+        ("targets.0.onSchemaChange", "dlq", "onSchemaChange: dlq of table needs deadLetters"),
+        ("targets.0.format", "iceberg", "targets.0.format"),
+        ("targets.0.fileBytes", "1B", "fileBytes is 1: it must be from 1048576"),
+        (
+            "source",
+            {"stream": "a", "streamPattern": "b"},
+            "exactly one of the options stream, streamPattern and assign",
+        ),
+        ("source.startingOffsets", "soonest", "startingOffsets"),
+        ("spark.config", {"spark.master": "x"}, '"spark.master" is set by the job'),
+        ("name", "", "a name must have 1 to 200 printable characters"),
+    ],
+)
+def test_a_mistake_is_one_sentence_with_the_key_and_the_remedy(path: str, value: object, sentence: str) -> None:
+    with pytest.raises(UsageError) as raised:
+        parse_job(changed(path, value))
+    assert raised.value.code == "configuration_invalid"
+    assert sentence in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+def test_two_targets_need_two_names() -> None:
+    target = {"format": "delta", "path": "lake/other"}
+    with pytest.raises(UsageError, match='two targets have the name "table"'):
+        parse_job({**LEAST, "targets": [*LEAST["targets"], target]})
+    parse_job({**LEAST, "targets": [*LEAST["targets"], {**target, "name": "other"}]})
+
+
+def test_a_registry_has_its_login_by_reference_only() -> None:
+    def with_registry(**keys: object) -> dict[str, Any]:
+        return changed("decode.value", {"format": "avro", "schema": {"registry": {"url": "http://r:8081", **keys}}})
+
+    parse_job(with_registry(username="a", passwordVariable="P"))
+    for keys, sentence in (
+        ({"url": "http://u:p@r:8081"}, "it has a login in it"),
+        ({"url": "ftp://r"}, "it must be a URL"),
+        ({"username": "a"}, "username goes together with"),
+        ({"username": "a", "passwordVariable": "P", "tokenVariable": "T"}, "not several"),
+        ({"password": "x"}, 'unknown key "decode.value.schema.registry.password"'),
+    ):
+        with pytest.raises(UsageError, match=sentence):
+            parse_job(with_registry(**keys))
+
+
+def test_a_name_of_an_expectation_is_used_once() -> None:
+    document = changed("expectations", {"expect": {"a": "x"}, "expect_or_drop": {"a": "y"}})
+    with pytest.raises(UsageError, match='the name "a" is in expect and in expect_or_drop'):
+        parse_job(document)
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("- a", "must be a mapping"),
+        ("a: [", "is not valid YAML"),
+        ("name: a\nname: b", 'key "name" is given twice'),
+    ],
+)
+def test_what_is_not_a_job_file_is_refused(tmp_path: Path, text: str, sentence: str) -> None:
+    file = tmp_path / "job.yaml"
+    file.write_text(text)
+    with pytest.raises(UsageError, match=sentence):
+        from_file(file)
+    with pytest.raises(UsageError, match="cannot read the job file"):
+        from_file(tmp_path / "missing.yaml")
+
+
+def test_the_json_schema_has_every_key_as_files_have_it() -> None:
+    schema = job_schema()
+    assert {"name", "source", "decode", "expectations", "sql", "targets", "deadLetters", "checkpoint"} <= set(
+        schema["properties"]
+    )
+    assert schema["additionalProperties"] is False
+    source = schema["$defs"]["Source"]["properties"]
+    assert "maxOffsetsPerTrigger" in source
+    assert source["stream"]["description"].startswith("one stream")
+    kinds = schema["$defs"]["Table"]["properties"]["format"]["enum"]
+    assert kinds == ["delta", "parquet"]
