@@ -103,7 +103,8 @@ class AutoPause:
                 continue
             pause_s = None if found.next_s is None else min(max(found.next_s, SHORTEST_S), LONGEST_S)
             try:
-                await asyncio.wait_for(self._changed.wait(), pause_s)
+                async with asyncio.timeout(pause_s):
+                    await self._changed.wait()
             except TimeoutError:
                 continue
 

@@ -155,7 +155,8 @@ class MetadataLog:
             asyncio.get_running_loop().call_soon(self._flush)
         self._outbox.append((proposal_id, entry, max(1, int(timeout_s * 1000))))
         try:
-            return await asyncio.wait_for(future, timeout_s)
+            async with asyncio.timeout(timeout_s):
+                return await future
         except TimeoutError as late:
             if isinstance(late, BrokerError):
                 raise

@@ -126,7 +126,8 @@ class Reconciler:
         due = min(times if self._repeat_at is None else [*times, self._repeat_at], default=None)
         pause_s = None if due is None else max(0.0, due - asyncio.get_running_loop().time())
         try:
-            await asyncio.wait_for(self._wake.wait(), pause_s)
+            async with asyncio.timeout(pause_s):
+                await self._wake.wait()
         except TimeoutError:
             return
 

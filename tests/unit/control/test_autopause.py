@@ -1,10 +1,15 @@
 """When partitions pause by themselves."""
 
-from bascule.control.autopause import AutoPauseDefaults, due, watched
+import asyncio
+
+import pytest
+from bascule.control.autopause import AutoPause, AutoPauseDefaults, due, watched
 from bascule.control.controller import PartitionStatus
 from bascule.control.decide import Target
 from bascule.metadata import CreateStream, Placement, RegisterBroker, State, StreamKey, StreamSettings, apply
 from bascule.metadata.model import incarnation_of, initial_state
+
+from tests.unit.control.rig import running, stream_request
 
 MS = 1_000_000
 
@@ -61,3 +66,20 @@ def test_a_partition_that_is_not_open_here_is_checked_again() -> None:
     candidates = watched(state(StreamSettings(auto_pause_ms=100)), "a", AutoPauseDefaults())[:1]
     found = due(candidates, {}, {}, 1_000 * MS, disable_if_subscribers=False)
     assert (found.targets, found.next_s) == ((), 0.1)
+
+
+@pytest.mark.parametrize("turns", range(5))
+async def test_the_loop_ends_when_it_is_cancelled_within_a_few_turns_of_a_change(turns: int) -> None:
+    async with running() as rig:
+        defaults = AutoPauseDefaults(60_000)
+        await rig.controller.create_stream(stream_request(), 5.0)
+        loop = asyncio.create_task(AutoPause(rig.controller, defaults).run())
+        await asyncio.sleep(0.01)
+
+        def cancel_after(left: int) -> None:
+            loop.cancel() if left == 0 else asyncio.get_running_loop().call_soon(cancel_after, left - 1)
+
+        rig.controller.follow(lambda _: cancel_after(turns))
+        await rig.controller.create_stream(stream_request("second"), 5.0)
+        await asyncio.wait({loop}, timeout=1.0)
+        assert loop.cancelled()
