@@ -16,10 +16,8 @@ from concurrent.futures import Future
 from types import TracebackType
 from typing import Final, ParamSpec, Self, TypeVar
 
-from bascule.client._aio.administration import AsyncAdministration
-from bascule.client._aio.details import AsyncDetails
 from bascule.client._core.address import RECONNECT_S, connection_pool
-from bascule.client._core.async_wrapper import AsyncReader, AsyncWrapper, adapted, awaited
+from bascule.client._core.async_wrapper import AsyncReader, AsyncResource, AsyncWrapper, adapted, awaited
 from bascule.client._core.batch import Batch
 from bascule.client._core.connection_pool import MAX_IN_FLIGHT
 from bascule.client._core.consumer_core import Change
@@ -34,6 +32,9 @@ from bascule.client.sync import Client
 from bascule.errors import UsageError
 
 __all__ = ["AsyncClient", "AsyncConsumer", "AsyncProducer", "AsyncSubscription", "connect_async"]
+
+CALLS: Final = 8
+"""Maximum number of concurrent calls of one client; further ones queue."""
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -208,8 +209,12 @@ class AsyncProducer(AsyncWrapper[Producer]):
         return await super()._run(function, *arguments, **named)
 
 
-class AsyncClient(AsyncAdministration, AsyncDetails):
+class AsyncClient(AsyncResource[Client]):
     """A connection to a broker, made by `bascule.connect_async`. For one event loop."""
+
+    def __init__(self, client: Client) -> None:
+        """Use `bascule.connect_async`."""
+        super().__init__(client, CALLS, "bascule-client")
 
     @property
     def reconnects(self) -> int:
@@ -230,6 +235,25 @@ class AsyncClient(AsyncAdministration, AsyncDetails):
     fetch_cursor: Final = awaited(Client.fetch_cursor)
     get_group: Final = awaited(Client.get_group)
     leave_group: Final = awaited(Client.leave_group)
+
+    create_stream: Final = awaited(Client.create_stream)
+    delete_stream: Final = awaited(Client.delete_stream)
+    pause_stream: Final = awaited(Client.pause_stream)
+    resume_stream: Final = awaited(Client.resume_stream)
+    set_readonly: Final = awaited(Client.set_readonly)
+    edit_stream: Final = awaited(Client.edit_stream)
+    trim_partition: Final = awaited(Client.trim_partition)
+    purge_stream: Final = awaited(Client.purge_stream)
+    publish_to_subject: Final = awaited(Client.publish_to_subject)
+
+    list_streams: Final = awaited(Client.list_streams)
+    get_stream: Final = awaited(Client.get_stream)
+    describe_stream: Final = awaited(Client.describe_stream)
+    get_partition: Final = awaited(Client.get_partition)
+    list_brokers: Final = awaited(Client.list_brokers)
+    describe_broker: Final = awaited(Client.describe_broker)
+    describe_groups: Final = awaited(Client.describe_groups)
+    list_cursors: Final = awaited(Client.list_cursors)
 
 
 def _in_loop(on_ack: OnAck) -> OnAck:

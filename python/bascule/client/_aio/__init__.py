@@ -1,1 +1,0 @@
-"""The base classes of the asynchronous client, its consumer and its producer."""
