@@ -5,10 +5,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
+from bascule.lake.options import TABLE
 from bascule.spark.option_model import Option, OptionSet
 from bascule.spark.options import SOURCE
 
-SETS: Final[tuple[OptionSet, ...]] = (SOURCE,)
+SETS: Final[tuple[OptionSet, ...]] = (SOURCE, TABLE)
 """In the order of the page. A format adds its own here."""
 
 ROOT: Final = Path(__file__).resolve().parent.parent
@@ -17,7 +18,7 @@ HEAD: Final = """\
 # Options of the Spark formats
 
 This page lists every option with its type, default and range. Generated from the option models in
-`python/bascule/spark`. [Read a stream with Spark](../how-to/spark.md) has examples.
+`python/bascule/spark` and `python/bascule/lake`. [Read a stream with Spark](../how-to/spark.md) has examples.
 
 - **Names:** their case is ignored. An unknown one is refused, and the error names the nearest known one, or the
   option here for one of Spark's Kafka connector.

@@ -8,8 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Final, Literal, cast
 
-from bascule._units import parse_bytes
-from bascule.spark.option_model import without_catalog
+from bascule.spark.option_model import CATALOG_PROPERTIES, OptionSet, choice, flag, number, size, text
 from bascule.spark.usage import nearest, usage
 
 STREAM_MARK: Final = "{stream}"
@@ -17,33 +16,67 @@ STREAM_MARK: Final = "{stream}"
 LEAST_FILE_BYTES: Final = 1 << 20
 MOST_FILE_BYTES: Final = 4 << 30
 """Bounds of `fileBytes`: S3 copies at most 5 GB in one request."""
+LEAST_GROUP_BYTES: Final = 1 << 16
 MOST_BUCKETS: Final = 10_000
-
-OPTIONS: Final = {
-    "path": "folder of the table, or s3://bucket/folder; with {stream} in it, each stream has a table of its own",
-    "tableFormat": "delta (default) or parquet",
-    "partitionBy": "columns separated by commas: date (of timestamp, UTC), bucket(N) (by key), or columns of the rows",
-    "target": "name of this table within its query; default: archive. Needed where a query writes a table twice",
-    "compression": "codec of the Parquet files: zstd (default), snappy, lz4, gzip or none; zstd:LEVEL sets a level",
-    "fileBytes": "size at which a file is closed; default 128MiB",
-    "rowGroupBytes": "size of a row group in memory; default 32MiB",
-    "compactEvery": "compact a Delta table after every N commits; default 0 = never",
-    "credentials": "file with the storage options as a JSON object, on every host; default: the environment (AWS_…)",
-    "endpoint": "URL of an S3 service other than AWS",
-    "region": "region of the bucket; default: the environment, else us-east-1",
-    "sourceAddress": "broker that is asked for the incarnation of streams, if the rows have no such column",
-    "sourceNamespace": "namespace of the streams; default `default`",
-    "complete": "true = the rows are all records of their streams, unfiltered; missing offsets then do not exist",
-    "queryId": "query that a batch write belongs to; needs epoch",
-    "epoch": "number of the micro-batch that a batch write belongs to",
-}
-"""Every option with its meaning."""
-
-SPARK_OWN: Final = frozenset({"checkpointlocation", "queryname", "format"})
-"""Options that Spark adds to those of a sink; ignored."""
+MOST_COMPACT_EVERY: Final = 1_000_000
 CODECS: Final = ("zstd", "snappy", "lz4", "gzip", "none")
 _LEVELS: Final = {"zstd": (1, 22), "gzip": (1, 9)}
 _BUCKET: Final = re.compile(r"bucket\((\d+)\)")
+_SPARK_OWN: Final = frozenset({"checkpointlocation", "queryname", "format"})
+"""Options that Spark adds to those of a sink."""
+
+TABLE: Final = OptionSet(
+    "Archive",
+    'Options of `format("bascule_archive")` and, but for `queryId` and `epoch`, of `bascule.spark.archive`, which sets '
+    "`path`, `tableFormat`, `partitionBy` and `complete` itself.",
+    (
+        text("path", "folder of the table, or `s3://bucket/folder`; `{stream}` in it: each stream has its own table"),
+        choice("tableFormat", "format of the table", ("delta", "parquet"), default="delta"),
+        text(
+            "partitionBy",
+            "columns separated by commas: `date` (of `timestamp`, UTC), `bucket(N)` (by key), or columns of the rows",
+            unset="not partitioned",
+        ),
+        text("target", "name of this table within its query, where the query writes a table twice", default="archive"),
+        text("compression", f"codec: {', '.join(CODECS)}; `zstd:LEVEL` and `gzip:LEVEL` set a level", default="zstd"),
+        size(
+            "fileBytes",
+            "size at which a file is closed",
+            default="128MiB",
+            least=LEAST_FILE_BYTES,
+            most=MOST_FILE_BYTES,
+        ),
+        size(
+            "rowGroupBytes",
+            "size of a row group in memory",
+            default="32MiB",
+            least=LEAST_GROUP_BYTES,
+            most=MOST_FILE_BYTES,
+        ),
+        number(
+            "compactEvery",
+            "compact a Delta table after this many epochs; 0 = never",
+            default="0",
+            most=MOST_COMPACT_EVERY,
+        ),
+        text(
+            "credentials",
+            "file with storage options as a JSON object, on every host",
+            unset="the environment (`AWS_…`)",
+        ),
+        text("endpoint", "URL of an S3 service other than AWS", unset="the environment, else AWS"),
+        text("region", "region of the bucket", unset="the environment, else us-east-1"),
+        flag(
+            "complete",
+            "the rows are all records of their streams, unfiltered, so that missing offsets do not exist",
+            default="false",
+        ),
+        text("queryId", "the query that a batch write belongs to", unset="needed for a batch write"),
+        number("epoch", "the micro-batch that a batch write belongs to", unset="needed for a batch write"),
+    ),
+    ignored=_SPARK_OWN,
+)
+"""Every option."""
 
 TableFormat = Literal["delta", "parquet"]
 
@@ -66,9 +99,6 @@ class ArchiveOptions:
         credentials: path of a JSON file with storage options, the same on every host; None = the environment.
         endpoint: URL of an S3 service other than AWS.
         region: region of the bucket.
-        source_address: broker to ask for incarnations, as the option `address` of the source; None = rows without a
-            column `incarnation` have none.
-        source_namespace: namespace of the streams there.
         complete: the rows are all records of their streams, so that offsets without a row do not exist.
 
     Raises:
@@ -86,8 +116,6 @@ class ArchiveOptions:
     credentials: str | None = None
     endpoint: str | None = None
     region: str | None = None
-    source_address: str | None = None
-    source_namespace: str = "default"
     complete: bool = False
 
     def __post_init__(self) -> None:
@@ -101,7 +129,7 @@ class ArchiveOptions:
     def to_spark(self) -> dict[str, str]:
         """The options for `format("bascule_archive")`, by their names there."""
         found = {_camel(field.name): getattr(self, field.name) for field in fields(self)}
-        return {name: _text(value) for name, value in found.items() if value is not None}
+        return {name: _text(value) for name, value in found.items() if value not in (None, ())}
 
 
 def parse_archive_options(given: Mapping[str, str]) -> ArchiveOptions:
@@ -110,20 +138,19 @@ def parse_archive_options(given: Mapping[str, str]) -> ArchiveOptions:
     Raises:
         UsageError: an unknown option, or a value outside its range.
     """
-    known = {name.lower(): name for name in OPTIONS}
-    lower = {name.lower(): value for name, value in given.items()}
-    path = lower.get("path")  # a property of Spark's catalog elsewhere
-    values = {**without_catalog(lower), **({} if path is None else {"path": path})}
-    for name in values:
-        if name not in known and name not in SPARK_OWN:
-            raise usage(f"there is no option {name!r}{nearest(name, OPTIONS)}", option=name)
-    if not values.get("path", "").strip():
+    lower = {name.lower(): value for name, value in given.items() if name.lower() not in CATALOG_PROPERTIES - {"path"}}
+    path = lower.pop("path", "").strip()
+    if not path:
         raise usage("option path is missing: it names the folder of the table", option="path")
-    found: dict[str, Any] = {}
+    read = TABLE.read(lower)
+    by_name = {option.name: option for option in TABLE.options}
+    found: dict[str, Any] = {"path": path}
     for field in fields(ArchiveOptions):
-        option = _camel(field.name)
-        if (text := values.get(option.lower())) is not None:
-            found[field.name] = _value(option, field.name, text.strip())
+        option = by_name[_camel(field.name)]
+        if field.name != "path" and read.has(option):
+            found[field.name] = read.value(option)
+    if "partition_by" in found:
+        found["partition_by"] = tuple(part.strip() for part in found["partition_by"].split(",") if part.strip())
     return ArchiveOptions(**found)
 
 
@@ -138,28 +165,6 @@ def partition_column(field: str) -> str:
     return "bucket" if bucket_count(field) is not None else field
 
 
-def _value(option: str, name: str, text: str) -> Any:
-    match name:
-        case "partition_by":
-            return tuple(part.strip() for part in text.split(",") if part.strip())
-        case "file_bytes" | "row_group_bytes" | "compact_every":
-            parse = int if name == "compact_every" else parse_bytes
-            try:
-                return parse(text)
-            except ValueError:
-                raise usage(f"option {option} is {text!r}: it must be a number", option=option) from None
-        case "complete":
-            if text.lower() not in ("true", "false"):
-                raise usage(f"option {option} is {text!r}: it must be true or false", option=option)
-            return text.lower() == "true"
-        case "table_format":
-            return text.lower()
-        case _:
-            if not text:
-                raise usage(f"option {option} is empty", option=option)
-            return text
-
-
 def _check(options: ArchiveOptions) -> None:
     if options.table_format not in ("delta", "parquet"):
         raise usage(f"option tableFormat is {options.table_format!r}: it must be delta or parquet")
@@ -169,8 +174,8 @@ def _check(options: ArchiveOptions) -> None:
         raise usage(f"option target is {options.target!r}: it must be 1 to 64 letters, digits, _, . or -")
     codec_of(options.compression)
     _in_range("fileBytes", options.file_bytes, LEAST_FILE_BYTES, MOST_FILE_BYTES)
-    _in_range("rowGroupBytes", options.row_group_bytes, 1 << 16, MOST_FILE_BYTES)
-    _in_range("compactEvery", options.compact_every, 0, 1_000_000)
+    _in_range("rowGroupBytes", options.row_group_bytes, LEAST_GROUP_BYTES, MOST_FILE_BYTES)
+    _in_range("compactEvery", options.compact_every, 0, MOST_COMPACT_EVERY)
     if options.compact_every and options.table_format != "delta":
         raise usage("option compactEvery is for Delta tables: a Parquet table cannot be compacted while it is read")
     columns = [partition_column(field) for field in options.partition_by]

@@ -6,18 +6,20 @@ Needs pyspark and, on executors, pyarrow; never the engine. Importing this packa
 >>> spark.read.format("bascule").option("stream", "orders").load()
 >>> spark.readStream.format("bascule").option("stream", "orders").load()
 >>> bascule.spark.scan(spark, "orders", columns=["key", "value"])
+>>> bascule.spark.archive(spark, stream="orders", to="lake/orders", checkpoint="lake/orders.checkpoint")
 """
 
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from bascule.spark.archiving import archive
     from bascule.spark.bulk import scan
     from bascule.spark.sessions import session
     from bascule.spark.source import BasculeSource
 
-__all__ = ["BasculeSource", "scan", "session"]
+__all__ = ["BasculeSource", "archive", "scan", "session"]
 
-_HOMES = {"BasculeSource": "source", "scan": "bulk", "session": "sessions"}
+_HOMES = {"BasculeSource": "source", "archive": "archiving", "scan": "bulk", "session": "sessions"}
 
 
 def __getattr__(name: str) -> Any:

@@ -1,0 +1,125 @@
+"""Commits the files of one epoch to one table, exactly once, whatever happens in between.
+
+Each attempt reads a fresh snapshot, decides by it, and commits against it: a table that has changed meanwhile refuses
+the commit, and the next attempt decides again. So a lost answer, a second driver and a replayed epoch all end with the
+rows of exactly one attempt in the table.
+"""
+
+import logging
+import random
+import time
+from collections.abc import Sequence
+from typing import Any, Final, Protocol
+
+from bascule.errors import StateError, UnavailableError
+from bascule.lake.epochs import Already, Append, Epoch, TableState, decide
+from bascule.lake.failpoints import failpoint
+from bascule.lake.files import DataFile
+from bascule.lake.storage import Storage
+
+logger = logging.getLogger("bascule.lake")
+
+MOST_CONFLICTS: Final = 30
+"""Attempts at a commit while other writers of the table win each time."""
+MOST_FAILURES: Final = 4
+"""Attempts at a commit whose outcome is unknown."""
+_LONGEST_PAUSE_S: Final = 2.0
+
+
+class LakeTable(Protocol):
+    """A table of one format."""
+
+    storage: Storage
+
+    def prepare(self, schema: Any) -> None:
+        """Create the table if it is missing, and compare its columns and partitioning.
+
+        Raises:
+            StateError: the table is another one.
+        """
+        ...
+
+    def snapshot(self, epoch: Epoch) -> tuple[TableState, Any]:
+        """What the newest version says about an epoch, and a handle to commit against."""
+        ...
+
+    def append(self, handle: Any, decision: Append, epoch: Epoch, files: Sequence[DataFile]) -> bool:
+        """Commit against a snapshot. False = the table has changed meanwhile, and nothing was committed."""
+        ...
+
+    def finish(self) -> None:
+        """Put files of committed epochs into their places, also those of a process that died after its commit."""
+        ...
+
+
+def commit_epoch(table: LakeTable, schema: Any, epoch: Epoch, files: Sequence[DataFile]) -> bool:
+    """Append the files of an epoch, unless the table has it.
+
+    Args:
+        table: the table.
+        schema: Arrow schema of its rows, with all partition columns.
+        epoch: with at least one row.
+        files: of the winning attempts of all tasks.
+
+    Returns:
+        Whether this attempt's files are in the table. If not, another attempt's are, and these were deleted.
+
+    Raises:
+        StateError: the epoch is refused (see `decide`), or the table is another one.
+        UnavailableError: other writers won `MOST_CONFLICTS` times.
+    """
+    table.prepare(schema)
+    table.finish()
+    failures = 0
+    for attempt in range(MOST_CONFLICTS):
+        state, handle = table.snapshot(epoch)
+        decision = decide(table.storage.uri, state, epoch)
+        if isinstance(decision, Already):
+            return _finish_earlier(table, decision, epoch, files)
+        check_files(table.storage, files)
+        failpoint("before-commit")
+        try:
+            done = table.append(handle, decision, epoch, files)
+        except Exception:
+            failures += 1
+            if failures == MOST_FAILURES:
+                raise
+            logger.warning("%s: the outcome of a commit is unknown, it is checked", table.storage.uri, exc_info=True)
+            done = False
+        if done:
+            failpoint("after-commit")
+            table.finish()
+            failpoint("before-answer")
+            return True
+        time.sleep(min(_LONGEST_PAUSE_S, 0.02 * 2**attempt) * random.uniform(0.5, 1))  # noqa: S311 - spreads writers
+    raise UnavailableError(
+        "busy", f"{table.storage.uri}: other writers committed first {MOST_CONFLICTS} times in a row; try again"
+    )
+
+
+def _finish_earlier(table: LakeTable, decision: Already, epoch: Epoch, files: Sequence[DataFile]) -> bool:
+    table.finish()
+    if decision.own:
+        return True
+    logger.info("%s has epoch %d of query %s already", table.storage.uri, epoch.number, epoch.writer.query_id)
+    # No commit of this attempt was ever tried: its files are of no use to anyone.
+    table.storage.delete([each.staged for each in files])
+    return False
+
+
+def check_files(storage: Storage, files: Sequence[DataFile]) -> None:
+    """Check that the files of an attempt are whole.
+
+    Raises:
+        StateError: one is missing or has another size.
+    """
+    for each in files:
+        size = storage.size(each.staged)
+        if size != each.bytes:
+            found = "is missing" if size is None else f"has {size} bytes, not {each.bytes}"
+            raise StateError(
+                "failed_precondition",
+                f"{storage.uri}: {each.staged} {found}: something deletes files of running queries; vacuum with a "
+                "retention that is longer than a micro-batch takes",
+                {"table": storage.uri, "file": each.staged},
+            )

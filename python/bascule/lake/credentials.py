@@ -1,0 +1,76 @@
+"""Access to S3, by reference: from the environment of each process, or from a file on each host."""
+
+import os
+from pathlib import Path
+from typing import Any, Final, cast
+
+from bascule._json import load_json
+from bascule.errors import error
+from bascule.lake.options import ArchiveOptions
+from bascule.spark.usage import nearest, usage
+
+VARIABLES: Final = (
+    "AWS_ACCESS_KEY_ID",
+    "AWS_SECRET_ACCESS_KEY",
+    "AWS_SESSION_TOKEN",
+    "AWS_REGION",
+    "AWS_ENDPOINT_URL",
+    "AWS_ALLOW_HTTP",
+    "AWS_VIRTUAL_HOSTED_STYLE_REQUEST",
+    "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
+    "AWS_CONTAINER_CREDENTIALS_FULL_URI",
+    "AWS_WEB_IDENTITY_TOKEN_FILE",
+    "AWS_ROLE_ARN",
+)
+"""Storage options, by their names in the environment."""
+DEFAULT_REGION: Final = "us-east-1"
+
+
+def storage_options(options: ArchiveOptions) -> dict[str, str]:
+    """The storage options of a table in S3, as deltalake and obstore take them. They hold secrets: keep them in memory.
+
+    Raises:
+        UsageError: the file of the option `credentials` is not an object of known options.
+        StateError: the file cannot be read.
+    """
+    found = {name: value for name in VARIABLES if (value := os.environ.get(name))}
+    if "AWS_REGION" not in found and (region := os.environ.get("AWS_DEFAULT_REGION")):
+        found["AWS_REGION"] = region
+    if options.credentials is not None:
+        found |= _from_file(options.credentials)
+    if options.region is not None:
+        found["AWS_REGION"] = options.region
+    if options.endpoint is not None:
+        found["AWS_ENDPOINT_URL"] = options.endpoint
+        if options.endpoint.startswith("http://"):
+            found["AWS_ALLOW_HTTP"] = "true"
+    found.setdefault("AWS_REGION", DEFAULT_REGION)
+    return found
+
+
+def _from_file(path: str) -> dict[str, str]:
+    try:
+        document: object = load_json(_located(path).read_text())
+    except OSError as cause:
+        what = f"the file of the option credentials cannot be read: {path}: {cause.strerror}"
+        raise error("failed_precondition", f"{what}; it must be on every host") from cause
+    except (ValueError, RecursionError) as cause:  # its content is not repeated: it holds secrets
+        raise usage(f"the file of the option credentials is not valid JSON: {path}") from cause
+    if not isinstance(document, dict):
+        raise usage(f"the file of the option credentials is not a JSON object: {path}")
+    given = {name.upper(): value for name, value in cast("dict[str, Any]", document).items()}
+    for name, value in given.items():
+        if name not in VARIABLES or not isinstance(value, str):
+            hint = nearest(name, VARIABLES) or f": choose among {', '.join(VARIABLES)}"
+            raise usage(f"{path}: {name} is not a storage option with a text value{hint}")
+    return given
+
+
+def _located(path: str) -> Path:
+    """A file that Spark has distributed (`spark.files`) goes by its name alone."""
+    given = Path(path)
+    if given.is_absolute() or given.exists():
+        return given
+    from pyspark import SparkFiles  # noqa: PLC0415 - in Spark's processes only
+
+    return Path(SparkFiles.get(path))

@@ -1,0 +1,232 @@
+"""Delta tables: one commit for each epoch, which also records the epoch and the offsets that the table covers.
+
+They are recorded as application transactions, a part of the commit that checkpoints, compaction and vacuum keep:
+
+| `appId` | `version` |
+|---|---|
+| `bascule/epoch/<query>/<target>` | last epoch of a writer |
+| `bascule/run/…`, `bascule/token/…` | numbers that stand for its run and its attempt |
+| `bascule/rows/…` | its rows |
+| `bascule/writer/<target>` | number of the writer that used a target name last |
+| `bascule/first/<stream>/<incarnation>/<partition>` | first covered offset |
+| `bascule/end/…`, `bascule/by/…` | end of the covered offsets, exclusive; number of the writer |
+
+A commit on a snapshot that another commit with one of these has overtaken is refused by Delta itself.
+"""
+
+import json
+import time
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from typing import Any, Final, cast
+from urllib.parse import quote
+
+from bascule.errors import StateError
+from bascule.lake.credentials import storage_options
+from bascule.lake.epochs import Append, Epoch, Recorded, TableState
+from bascule.lake.files import DataFile
+from bascule.lake.options import ArchiveOptions, partition_column
+from bascule.lake.ranges import Covered, Source
+from bascule.lake.storage import open_storage
+
+CONFIGURATION: Final = {"delta.enableDeletionVectors": "false"}
+"""Configuration of tables that are created here."""
+_SHAPE_ONLY: Final = frozenset({"nullable", "containsNull", "valueContainsNull", "metadata"})
+
+
+class DeltaTarget:
+    """A Delta table as a target of queries. See `bascule.lake.commit.LakeTable`."""
+
+    def __init__(self, path: str, options: ArchiveOptions) -> None:
+        self.storage = open_storage(path, options)
+        self._options = options
+        self._delta: Any = import_deltalake()
+        self._secrets = storage_options(options) if path.startswith("s3://") else None
+
+    def open(self) -> Any:
+        """The newest version."""
+        return self._delta.DeltaTable(self.storage.uri, storage_options=self._secrets)
+
+    def exists(self) -> bool:
+        """Whether there is a table."""
+        return bool(self._delta.DeltaTable.is_deltatable(self.storage.uri, storage_options=self._secrets))
+
+    def prepare(self, schema: Any) -> None:
+        """Create the table if it is missing, and compare its columns and partitioning."""
+        if not self.exists():
+            self._create(schema)
+        self.check(self.open(), schema)
+
+    def check(self, table: Any, schema: Any) -> None:
+        """Compare a table with the rows.
+
+        Raises:
+            StateError: it has other columns, is partitioned otherwise, or needs what this writer cannot give.
+        """
+        wanted, there = _columns(self._schema(schema)), _columns(table.schema())
+        if wanted != there:
+            raise _another(self.storage.uri, difference(wanted, there))
+        fields = [partition_column(field) for field in self._options.partition_by]
+        metadata = table.metadata()
+        if list(metadata.partition_columns) != fields:
+            found = ", ".join(metadata.partition_columns) or "none"
+            raise _another(self.storage.uri, f"it is partitioned by {found}, and partitionBy is {fields or 'none'}")
+        for name, value in metadata.configuration.items():
+            if name.startswith("delta.constraints.") or (name == "delta.columnMapping.mode" and value != "none"):
+                raise _another(self.storage.uri, f"it has {name} = {value}, which is not supported for appends")
+
+    def snapshot(self, epoch: Epoch) -> tuple[TableState, Any]:
+        """What the newest version says about an epoch, and the opened table."""
+        table = self.open()
+        writer = str(epoch.writer)
+        numbers = [table.transaction_version(f"bascule/{each}/{writer}") for each in ("epoch", "run", "token", "rows")]
+        last = None if numbers[0] is None else Recorded(*(int(number) for number in numbers))
+        target = table.transaction_version(f"bascule/writer/{epoch.writer.target}")
+        covered = {source: found for source in epoch.ranges or {} if (found := covered_by(table, source)) is not None}
+        return TableState(last, target, covered), table
+
+    def append(self, handle: Any, decision: Append, epoch: Epoch, files: Sequence[DataFile]) -> bool:
+        """Commit against an opened table."""
+        transaction: Any = import_module("deltalake.transaction")
+        numbers = _transactions(decision, epoch)
+        properties = transaction.CommitProperties(
+            custom_metadata={"bascule": _description(epoch)},
+            max_commit_retries=0,
+            app_transactions=[self._delta.Transaction(name, version) for name, version in numbers.items()],
+        )
+        try:
+            handle.create_write_transaction(
+                [_add(transaction, each) for each in files],
+                "append",
+                handle.schema(),
+                partition_by=[partition_column(field) for field in self._options.partition_by],
+                commit_properties=properties,
+            )
+        except self._delta.exceptions.CommitFailedError:
+            return False
+        return True
+
+    def finish(self) -> None:
+        """Files are in their places before the commit."""
+
+    def _create(self, schema: Any) -> None:
+        try:
+            self._delta.DeltaTable.create(
+                self.storage.uri,
+                self._schema(schema),
+                partition_by=[partition_column(field) for field in self._options.partition_by],
+                configuration=dict(CONFIGURATION),
+                storage_options=self._secrets,
+            )
+        except self._delta.exceptions.DeltaError:
+            if not self.exists():  # another writer may have created it
+                raise
+
+    def _schema(self, schema: Any) -> Any:
+        pa: Any = import_module("pyarrow")
+        nullable = pa.schema([field.with_nullable(True) for field in schema])
+        try:
+            return self._delta.Schema.from_arrow(nullable)
+        except Exception as cause:
+            raise _another(self.storage.uri, f"Delta cannot hold these columns: {cause}") from cause
+
+
+def covered_by(table: Any, source: Source) -> Covered | None:
+    """The offsets of a source that a Delta table covers; None = it has no rows of it.
+
+    Args:
+        table: an opened `deltalake.DeltaTable`.
+        source: a partition of a stream, with its incarnation.
+    """
+    name = _source_name(source)
+    numbers = [table.transaction_version(f"bascule/{each}/{name}") for each in ("first", "end", "by")]
+    return None if numbers[1] is None else Covered(*(int(number) for number in numbers))
+
+
+def difference(wanted: Mapping[str, Any], there: Mapping[str, Any]) -> str:
+    """How the columns of a table differ from those of rows, as a clause; for different ones."""
+    for name, kind in wanted.items():
+        if name not in there:
+            return f"it has no column {name}"
+        if there[name] != kind:
+            return f"its column {name} is {json.dumps(there[name])}, the rows have {json.dumps(kind)}"
+    extra = next(name for name in there if name not in wanted)
+    return f"it has a column {extra}, which the rows lack"
+
+
+def import_deltalake() -> Any:
+    """The package deltalake.
+
+    Raises:
+        StateError: it is not installed.
+    """
+    try:
+        return import_module("deltalake")
+    except ImportError as cause:
+        raise StateError(
+            "failed_precondition", "Delta tables need the package deltalake: pip install 'bascule[lake]'"
+        ) from cause
+
+
+def _another(uri: str, what: str) -> StateError:
+    message = f"{uri} is another table: {what}; write to a new table"
+    return StateError("failed_precondition", message, {"table": uri})
+
+
+def _columns(schema: Any) -> dict[str, Any]:
+    """Types by column, without nullability."""
+    return {field["name"]: _shape(field["type"]) for field in json.loads(schema.to_json())["fields"]}
+
+
+def _shape(kind: Any) -> Any:
+    if isinstance(kind, dict):
+        inside = cast("dict[str, Any]", kind)
+        return {name: _shape(value) for name, value in inside.items() if name not in _SHAPE_ONLY}
+    return [_shape(each) for each in cast("list[Any]", kind)] if isinstance(kind, list) else kind
+
+
+def _source_name(source: Source) -> str:
+    return f"{quote(source.stream, safe='')}/{source.incarnation}/{source.partition}"
+
+
+def _transactions(decision: Append, epoch: Epoch) -> dict[str, int]:
+    writer, recorded = str(epoch.writer), decision.recorded
+    numbers = {
+        f"bascule/epoch/{writer}": recorded.epoch,
+        f"bascule/run/{writer}": recorded.run,
+        f"bascule/token/{writer}": recorded.token,
+        f"bascule/rows/{writer}": recorded.rows,
+        f"bascule/writer/{epoch.writer.target}": epoch.writer.number,
+    }
+    for source, covered in decision.covered.items():
+        name = _source_name(source)
+        numbers[f"bascule/first/{name}"] = covered.first
+        numbers[f"bascule/end/{name}"] = covered.end
+        numbers[f"bascule/by/{name}"] = covered.writer
+    return numbers
+
+
+def _description(epoch: Epoch) -> dict[str, Any]:
+    """What the table's history shows about a commit."""
+    ranges = {
+        f"{source} (incarnation {source.incarnation})": [written.first, written.end]
+        for source, written in (epoch.ranges or {}).items()
+    }
+    return {
+        "query": epoch.writer.query_id,
+        "target": epoch.writer.target,
+        "epoch": epoch.number,
+        "rows": epoch.rows,
+        "ranges": ranges,
+    }
+
+
+def _add(transaction: Any, file: DataFile) -> Any:
+    return transaction.AddAction(
+        path=file.name,  # deltalake encodes it for the log
+        size=file.bytes,
+        partition_values=dict(file.values),
+        modification_time=int(time.time() * 1000),
+        data_change=True,
+        stats=json.dumps(file.statistics),
+    )

@@ -1,0 +1,199 @@
+"""Decides whether an epoch is appended to a table, is there already, or is refused. Pure.
+
+A *writer* is one target of one query. The table's own commit records the last epoch of each writer, so that an epoch
+that is replayed after a crash is recognised. It also records the offsets that the table covers, so that records are
+not appended again by another query, or by the same one with a new or an older checkpoint.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from typing import Any
+
+from bascule.errors import BrokerError, StateError
+from bascule.lake.ranges import Covered, Source, Written, extend, starting_offsets
+
+
+@dataclass(frozen=True)
+class Writer:
+    """One target of one query."""
+
+    query_id: str
+    target: str
+
+    def __str__(self) -> str:
+        return f"{self.query_id}/{self.target}"
+
+    @property
+    def number(self) -> int:
+        """A number that stands for this writer."""
+        return number_of(str(self))
+
+
+@dataclass(frozen=True)
+class Epoch:
+    """What one attempt at an epoch has written for one table.
+
+    Attributes:
+        writer: who writes.
+        number: of the epoch.
+        run_id: run of the query; a new one after each restart.
+        token: drawn for each attempt.
+        rows: number of rows.
+        ranges: offsets by source; None = the rows have no offsets.
+        complete: see `bascule.lake.ranges.extend`.
+    """
+
+    writer: Writer
+    number: int
+    run_id: str
+    token: str
+    rows: int
+    ranges: Mapping[Source, Written] | None
+    complete: bool = False
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """The last epoch of a writer, as the table's commit has it."""
+
+    epoch: int
+    run: int
+    token: int
+    rows: int
+
+
+@dataclass(frozen=True)
+class TableState:
+    """What a snapshot of a table says about one epoch.
+
+    Attributes:
+        last: last epoch of its writer.
+        target_writer: number of the writer that used the same target name last.
+        covered: offsets of those sources of the epoch that the table has rows of.
+    """
+
+    last: Recorded | None = None
+    target_writer: int | None = None
+    covered: Mapping[Source, Covered] = field(default_factory=dict[Source, Covered])
+
+
+@dataclass(frozen=True)
+class Append:
+    """The epoch is appended; its commit records these."""
+
+    recorded: Recorded
+    covered: Mapping[Source, Covered]
+
+
+@dataclass(frozen=True)
+class Already:
+    """The table has the epoch. `own`: from this very attempt, whose first answer was lost."""
+
+    own: bool
+
+
+def decide(table: str, state: TableState, epoch: Epoch) -> Append | Already:
+    """Whether to append an epoch.
+
+    Args:
+        table: path of the table, for messages.
+        state: of the snapshot that the commit will be based on.
+        epoch: with at least one row.
+
+    Raises:
+        StateError: the epoch is older than the table, a second write under one name, or its records are in the table.
+    """
+    last = state.last
+    if last is not None and epoch.number < last.epoch:
+        raise _refused(
+            f"{table} has epoch {last.epoch} of this query, and the checkpoint continues with epoch {epoch.number}: an "
+            f"older copy of the checkpoint was restored. {_remedy(state)}",
+            table,
+            epoch,
+        )
+    if last is not None and epoch.number == last.epoch:
+        return _replayed(table, state, last, epoch)
+    if epoch.ranges is None:
+        _check_target(table, state, epoch)
+    else:
+        _check_overlap(table, state, epoch, epoch.ranges)
+    number = epoch.writer.number
+    covered = {
+        source: extend(state.covered.get(source), written, number, complete=epoch.complete)
+        for source, written in (epoch.ranges or {}).items()
+    }
+    return Append(Recorded(epoch.number, number_of(epoch.run_id), number_of(epoch.token), epoch.rows), covered)
+
+
+def number_of(text: str) -> int:
+    """A number of 63 bits that stands for a text: tables record numbers only."""
+    return int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "big") >> 1
+
+
+def _replayed(table: str, state: TableState, last: Recorded, epoch: Epoch) -> Already:
+    if last.token == number_of(epoch.token):
+        return Already(own=True)
+    if last.run == number_of(epoch.run_id):
+        raise _refused(
+            f"{table} has epoch {epoch.number} of this query from another write of the same run: give each of the "
+            f"query's writes to this table a name of its own with the option target (now {epoch.writer.target})",
+            table,
+            epoch,
+        )
+    missing = [
+        source
+        for source, written in (epoch.ranges or {}).items()
+        if source not in state.covered or written.end > state.covered[source].end
+    ]
+    if missing or epoch.rows != last.rows:
+        what = f"records of {missing[0]} that the table lacks" if missing else f"{epoch.rows} rows, not {last.rows}"
+        raise _refused(
+            f"{table} has epoch {epoch.number} of this query, and its repetition has {what}: the checkpoint was copied "
+            f"or restored, or the query gives other rows each time. {_remedy(state)}",
+            table,
+            epoch,
+        )
+    return Already(own=False)
+
+
+def _check_target(table: str, state: TableState, epoch: Epoch) -> None:
+    if state.last is None and state.target_writer not in (None, epoch.writer.number):
+        raise _refused(
+            f"{table} was written by another query under the target name {epoch.writer.target}, and without the "
+            "columns stream, partition and offset nothing shows whether these rows are there already. If the "
+            "checkpoint was deleted, write to a new table; if both queries are meant, set the option target",
+            table,
+            epoch,
+        )
+
+
+def _check_overlap(table: str, state: TableState, epoch: Epoch, ranges: Mapping[Source, Written]) -> None:
+    for source, written in ranges.items():
+        covered = state.covered.get(source)
+        if covered is None or written.first >= covered.end:
+            continue
+        because = (
+            "the query has a new checkpoint, or another query archives the same stream"
+            if state.last is None
+            else "another query has archived them"
+        )
+        raise _refused(
+            f"{table} has the records of {source} before offset {covered.end}, and epoch {epoch.number} would append "
+            f"them again from offset {written.first}: {because}. {_remedy(state)}",
+            table,
+            epoch,
+        )
+
+
+def _remedy(state: TableState) -> str:
+    if not state.covered:
+        return "Write to a new table"
+    offsets = json.dumps(starting_offsets(state.covered), sort_keys=True)
+    return f"Continue with a new checkpoint and startingOffsets {offsets}, or write to a new table"
+
+
+def _refused(message: str, table: str, epoch: Epoch) -> BrokerError:
+    details: dict[str, Any] = {"table": table, "query": epoch.writer.query_id, "epoch": epoch.number}
+    return StateError("failed_precondition", message, details)

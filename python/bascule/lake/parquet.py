@@ -1,0 +1,146 @@
+"""Parquet tables: folders of files that any reader of Parquet can read, with a commit log of their own.
+
+Tasks write below `_bascule/staged`, which readers leave out. A commit is the creation of one record
+(`bascule.lake.commit_record`); afterwards the files that it lists are moved into their places. A process that dies in
+between is finished by the next commit to the table, or by `bascule.lake.vacuum`: moving a file twice has no effect. So
+a reader never sees a file of an epoch that is not decided; while the files of an epoch are moved it may see some of
+them.
+"""
+
+import json
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+from bascule.errors import CorruptionError, StateError
+from bascule.lake.commit_record import (
+    FORMAT,
+    LAST,
+    STAGED,
+    TABLE,
+    CommitRecord,
+    decode,
+    encode,
+    following,
+    record_name,
+    state_of,
+)
+from bascule.lake.delta import difference
+from bascule.lake.epochs import Append, Epoch, TableState
+from bascule.lake.failpoints import failpoint
+from bascule.lake.files import DataFile
+from bascule.lake.options import ArchiveOptions, partition_column
+from bascule.lake.storage import check_conditional_put, open_storage
+
+__all__: Final = ["STAGED", "ParquetTarget"]
+
+
+class ParquetTarget:
+    """A Parquet table as a target of queries. See `bascule.lake.commit.LakeTable`."""
+
+    def __init__(self, path: str, options: ArchiveOptions) -> None:
+        self.storage = open_storage(path, options)
+        self._options = options
+
+    def prepare(self, schema: Any) -> None:
+        """Create the table if it is missing, and compare its columns and partitioning."""
+        there = self.storage.read(TABLE)
+        if there is None:
+            self._create(schema)
+            there = self.storage.read(TABLE)
+        self.check(json.loads(there or b"{}"), schema)
+
+    def check(self, document: dict[str, Any], schema: Any) -> None:
+        """Compare a table with the rows.
+
+        Raises:
+            StateError: it has other columns, is partitioned otherwise, or was made by a newer version.
+        """
+        if document.get("format") != FORMAT:
+            raise self._another(f"{TABLE} has format {document.get('format')}, this version reads {FORMAT}")
+        wanted = self._document(schema)
+        columns, there = dict(wanted["columns"]), dict(document["columns"])
+        if columns != there:
+            raise self._another(difference(columns, there))
+        if document["partition_by"] != wanted["partition_by"]:
+            found = ", ".join(document["partition_by"]) or "none"
+            raise self._another(f"it is partitioned by {found}, and partitionBy is {wanted['partition_by'] or 'none'}")
+
+    def exists(self) -> bool:
+        """Whether there is a table."""
+        return self.storage.read(TABLE) is not None
+
+    def records(self, first: int = 0) -> Iterator[CommitRecord]:
+        """Commit records from version `first` on, in order."""
+        version = first
+        while (content := self.storage.read(record_name(version))) is not None:
+            yield decode(content, record_name(version))
+            version += 1
+
+    def newest(self) -> CommitRecord | None:
+        """The newest commit record; None = nothing was committed."""
+        record = None
+        for found in self.records(max(self._last(), 0)):
+            record = found
+        return record
+
+    def snapshot(self, epoch: Epoch) -> tuple[TableState, Any]:
+        """What the newest record says about an epoch, and that record."""
+        record = self.newest()
+        return state_of(record, epoch), record
+
+    def append(self, handle: Any, decision: Append, epoch: Epoch, files: Sequence[DataFile]) -> bool:
+        """Create the record after `handle`."""
+        self.storage.settle([each.staged for each in files])
+        record = following(handle, decision, epoch, files, int(time.time() * 1000))
+        return self.storage.put_if_absent(record_name(record.version), encode(record))
+
+    def finish(self) -> None:
+        """Move the files of all records beyond the last finished one into their places."""
+        last = self._last()
+        finished = last
+        for record in self.records(last + 1):
+            for number, file in enumerate(record.files):
+                self._move(file)
+                if number == 0:
+                    failpoint("between-moves")
+            self.storage.settle([each.name for each in record.files])
+            finished = record.version
+            for folder in sorted({"/".join(each.staged.split("/")[:3]) for each in record.files}):
+                self.storage.prune(folder)
+        if finished > last:
+            self.storage.replace(LAST, json.dumps({"version": finished}).encode())
+
+    def _move(self, file: DataFile) -> None:
+        if not self.storage.move(file.staged, file.name) and self.storage.size(file.name) is None:
+            raise CorruptionError(
+                "damaged",
+                f"{self.storage.uri}: {file.name} of a committed epoch is missing, and so is {file.staged}: restore "
+                "one of them from a backup",
+                {"table": self.storage.uri, "file": file.name},
+            )
+
+    def _last(self) -> int:
+        content = self.storage.read(LAST)
+        return -1 if content is None else int(json.loads(content)["version"])
+
+    def _create(self, schema: Any) -> None:
+        for name, _ in self.storage.entries(""):
+            if name.startswith("_delta_log/") or (name.endswith(".parquet") and not name.startswith(("_", "."))):
+                raise self._another(f"the folder contains {name}, which was not written as a Parquet table of Bascule")
+        check_conditional_put(self.storage)
+        self.storage.put_if_absent(TABLE, json.dumps(self._document(schema), sort_keys=True).encode())
+
+    def _document(self, schema: Any) -> dict[str, Any]:
+        fields = [partition_column(field) for field in self._options.partition_by]
+        columns = [[field.name, str(field.type)] for field in schema]
+        return {"format": FORMAT, "columns": columns, "partition_by": fields}
+
+    def _another(self, what: str) -> StateError:
+        message = f"{self.storage.uri} is another table: {what}; write to a new table"
+        return StateError("failed_precondition", message, {"table": self.storage.uri})
+
+
+def read_files(target: ParquetTarget) -> list[str]:
+    """The files of all committed epochs, relative to the table, in the order of their commits."""
+    return [file.name for record in target.records() for file in record.files]
