@@ -117,6 +117,8 @@ verify: build rustdoc $(DENY) ## Check format, lint, types, docs, spelling, word
 	$(BIN)/typos
 	$(BIN)/python deploy/words.py
 	$(BIN)/towncrier build --draft --version next >/dev/null
+	$(BIN)/python specs/generate_descriptors.py --check
+	$(BIN)/python specs/generate_methods.py --check
 	$(BIN)/python specs/generate_errors.py --check
 	$(BIN)/python specs/generate_settings.py --check
 	$(BIN)/python specs/generate_metrics.py --check
@@ -125,6 +127,8 @@ verify: build rustdoc $(DENY) ## Check format, lint, types, docs, spelling, word
 
 .PHONY: fix
 fix: build ## Format and apply safe fixes
+	$(BIN)/python specs/generate_descriptors.py
+	$(BIN)/python specs/generate_methods.py
 	cargo fmt --all
 	$(BIN)/ruff check --fix --exit-zero .
 	$(BIN)/ruff format .

@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+from bascule._admin_pb import message as admin_message
+from bascule._methods import METHODS
 from bascule.metadata import State, StreamSettings, apply, commands, initial_state
 from bascule.metadata.commands import encode_command
 from bascule.metadata.snapshot import encode_snapshot
@@ -225,6 +227,38 @@ def documents() -> None:
             write(target, str(i), bytes([kind]) + json.dumps(document).encode())
 
 
+ADMIN_REQUESTS: dict[str, dict[str, Any]] = {
+    "TrimPartition": {"name": "s", "partition": 0, "before": 1, "dry_run": True},
+    "PurgeStream": {"name": "s", "now": True, "dry_run": True},
+    "EditStream": {
+        "name": "s",
+        "changes": {"codec": "lz4", "min_isr": 1},
+        "reset": ["retention_bytes"],
+        "dry_run": True,
+    },
+    "ResumeStream": {"name": "s", "partitions": [0, 1], "dry_run": True},
+    "CheckCreateStream": {"create": {"name": "s", "subject": "a.*", "minIsr": {"value": 1}}},
+    "FetchStreamDetails": {"name": "s"},
+    "FetchGroupDetails": {"groups": ["g", "h"]},
+}
+
+
+def admin_requests() -> None:
+    """Requests that the control plane answers, after the place of their method."""
+    in_control = [name for name, method in METHODS.items() if method.in_control]
+    ours = sorted(name for name in in_control if METHODS[name].service == "bascule.admin.v1.Admin")
+    places = [*ours, *sorted(set(in_control) - set(ours))]
+    for name, fields in ADMIN_REQUESTS.items():
+        body = admin_message(f"{name}Request")(**fields).SerializeToString()
+        write("python_admin_requests", name, bytes([places.index(name)]) + body)
+    requests = ("CreateStreamRequest", "DeleteStreamRequest", "FetchMetadataRequest", "FetchPartitionMetadataRequest")
+    for line in hex_lines("messages.hex"):
+        name, _, digits = line.partition(" ")
+        if name in requests:
+            for method in range(len(ours), len(places)):
+                write("python_admin_requests", f"{places[method]}-{name}", bytes([method]) + bytes.fromhex(digits))
+
+
 def python() -> None:
     """What the Python targets read."""
     samples = {
@@ -246,12 +280,7 @@ def python() -> None:
     for target, texts in samples.items():
         for i, text in enumerate(texts):
             write(f"python_{target}", str(i), text.encode())
-    requests = ("CreateStreamRequest", "DeleteStreamRequest", "FetchMetadataRequest", "FetchPartitionMetadataRequest")
-    for line in hex_lines("messages.hex"):
-        name, _, digits = line.partition(" ")
-        if name in requests:
-            for method in range(12):
-                write("python_admin_requests", f"{method}-{name}", bytes([method]) + bytes.fromhex(digits))
+    admin_requests()
     entries, state = metadata()
     for i, entry in enumerate(entries):
         write("python_metadata_entries", str(i), encode_command(entry))

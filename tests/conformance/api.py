@@ -7,7 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Self
 
 import grpc
+from bascule import _admin_pb
 from bascule._liftbridge_pb import message, methods
+from bascule._methods import METHODS
 
 OPTIONS: Final = (("grpc.use_local_subchannel_pool", 1), ("grpc.enable_retries", 0))
 TIMEOUT_S: Final = 60.0
@@ -63,6 +65,12 @@ class Api:
             return call(message(kinds[0])(**fields), timeout=timeout)
         except grpc.RpcError as failure:
             raise _failed(failure) from None
+
+    def admin(self, method: str, **fields: Any) -> Any:
+        """One call of `bascule.admin.v1`; raises `Failed`."""
+        request = _admin_pb.message(f"{method}Request")(**fields)
+        answer = self.raw(f"/{METHODS[method].service}/{method}", request.SerializeToString())
+        return _admin_pb.message(f"{method}Response").FromString(answer)
 
     def raw(self, path: str, body: bytes) -> bytes:
         """One unary call by its path, in bytes; raises `Failed`."""

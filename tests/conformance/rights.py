@@ -1,25 +1,18 @@
 """Each method as a call on a stream, with the rights that it needs."""
 
-import json
 from collections.abc import Callable
 from typing import Any, Final
 
 import grpc
-from bascule._liftbridge_pb import message
 
 from tests.conformance.api import NONE, Api, Failed
 from tests.conformance.mutual import rule
 
-__all__ = ["CALLS", "action", "check_creation", "json_call", "rules_for"]
-
-
-def json_call(api: Api, method: str, **fields: Any) -> Any:
-    return json.loads(api.raw(f"/proto.API/{method}", json.dumps(fields).encode()))
+__all__ = ["CALLS", "action", "check_creation", "rules_for"]
 
 
 def check_creation(api: Api, name: str, subject: str, partitions: int = 1) -> None:
-    request = message("CreateStreamRequest")(name=name, subject=subject, partitions=partitions)
-    api.raw("/proto.API/CheckCreateStream", request.SerializeToString())
+    api.admin("CheckCreateStream", create={"name": name, "subject": subject, "partitions": partitions})
 
 
 def report(api: Api, stream: str) -> None:
@@ -37,20 +30,20 @@ CALLS: dict[str, tuple[Callable[[Api, str], Any], Callable[[str], str]]] = {
     ),
     "CreateStream": (lambda api, s: api.create(f"{s}-new"), lambda s: f"{s}-new"),
     "SetStreamReadonly": (lambda api, s: api.call("SetStreamReadonly", name=s, readonly=False), lambda s: s),
-    "EditStream": (lambda api, s: json_call(api, "EditStream", name=s, changes={}, dry_run=True), lambda s: s),
+    "EditStream": (lambda api, s: api.admin("EditStream", name=s, dry_run=True), lambda s: s),
     "TrimPartition": (
-        lambda api, s: json_call(api, "TrimPartition", name=s, partition=0, before=0, dry_run=True), lambda s: s
+        lambda api, s: api.admin("TrimPartition", name=s, partition=0, before=0, dry_run=True), lambda s: s
     ),
-    "PurgeStream": (lambda api, s: json_call(api, "PurgeStream", name=s, dry_run=True), lambda s: s),
+    "PurgeStream": (lambda api, s: api.admin("PurgeStream", name=s, dry_run=True), lambda s: s),
     "PauseStream": (lambda api, s: api.call("PauseStream", name=s), lambda s: s),
-    "ResumeStream": (lambda api, s: json_call(api, "ResumeStream", name=s, partitions=[], dry_run=True), lambda s: s),
+    "ResumeStream": (lambda api, s: api.admin("ResumeStream", name=s, dry_run=True), lambda s: s),
     "Subscribe": (lambda api, s: api.subscribe(s, resume=True).cancel(), lambda s: s),
     "FetchMetadata": (lambda api, s: api.stream(s), lambda _: "*"),
     "Publish": (lambda api, s: api.publish(s, b"x"), lambda s: s),
     "FetchPartitionMetadata": (lambda api, s: api.partition(s), lambda s: s),
-    "FetchStreamDetails": (lambda api, s: json_call(api, "FetchStreamDetails", name=s), lambda s: s),
-    "FetchGroupDetails": (lambda api, _: json_call(api, "FetchGroupDetails", groups=["none"]), lambda _: "*"),
-    "FetchBrokerDetails": (lambda api, _: json_call(api, "FetchBrokerDetails"), lambda _: "*"),
+    "FetchStreamDetails": (lambda api, s: api.admin("FetchStreamDetails", name=s), lambda s: s),
+    "FetchGroupDetails": (lambda api, _: api.admin("FetchGroupDetails", groups=["none"]), lambda _: "*"),
+    "FetchBrokerDetails": (lambda api, _: api.admin("FetchBrokerDetails"), lambda _: "*"),
     "PublishToSubject": (
         lambda api, s: api.call("PublishToSubject", subject=f"{s}.x", value=b"x", ackPolicy=NONE), lambda s: f"{s}.x"
     ),

@@ -7,13 +7,12 @@ from collections.abc import Callable, Iterator
 import bascule
 import grpc
 import pytest
-from bascule._liftbridge_pb import methods
-from bascule.protocols.liftbridge.authorization import RIGHTS
+from bascule._methods import METHODS
 
 from tests.certificates import DAY, Authority
 from tests.conformance.api import ALL, EARLIEST, NONE, PERMISSION_DENIED, Api, Failed, failed, until
 from tests.conformance.mutual import ROOT, Mutual, mutual_broker, rule
-from tests.conformance.rights import CALLS, action, check_creation, json_call, rules_for
+from tests.conformance.rights import CALLS, action, check_creation, rules_for
 
 
 @pytest.fixture(scope="module")
@@ -55,8 +54,8 @@ def test_each_method_is_denied_without_its_right_and_allowed_with_it(mutual: Mut
 
 
 def test_all_methods_are_tested() -> None:
-    # PublishAsync has its refusals in its answers, and the control plane alone asks for ResumePartition
-    assert set(CALLS) == {*methods(), *RIGHTS} - {"PublishAsync", "ResumePartition"}
+    # PublishAsync has its refusals in its answers
+    assert CALLS.keys() == METHODS.keys() - {"PublishAsync"}
 
 
 def test_a_stream_on_a_subject_does_not_bypass_the_rights_on_it(mutual: Mutual, root: Api, stream: str) -> None:
@@ -181,7 +180,7 @@ def test_denied_calls_are_counted_and_logged_with_client_action_address_and_rule
     running = mutual.running
 
     def counted() -> int:
-        return json_call(root, "FetchBrokerDetails")["statistics"]["calls_denied"]
+        return root.admin("FetchBrokerDetails").statistics["calls_denied"]
 
     before = counted()
     with mutual.api("snoop") as api:
@@ -217,12 +216,12 @@ def test_denied_calls_are_counted_and_logged_with_client_action_address_and_rule
 def test_a_flood_of_denied_calls_is_counted_and_does_not_flood_the_log(mutual: Mutual, root: Api, stream: str) -> None:
     mutual.allow()
     assert mutual.running is not None
-    before = json_call(root, "FetchBrokerDetails")["statistics"]["calls_denied"]
+    before = root.admin("FetchBrokerDetails").statistics["calls_denied"]
     with mutual.api("flooder") as api:
         for _ in range(300):
             with pytest.raises(Failed):
                 api.publish(stream, b"x")
-    after = json_call(root, "FetchBrokerDetails")["statistics"]["calls_denied"]
+    after = root.admin("FetchBrokerDetails").statistics["calls_denied"]
     assert after - before == 300
     lines = [line for line in mutual.running.log.splitlines() if "flooder" in line]
     assert 1 <= len(lines) <= 5

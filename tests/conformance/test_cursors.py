@@ -1,7 +1,6 @@
 """SetCursor and FetchCursor (liftbridge §3.11), linearizable and bound to an incarnation (reliability P10)."""
 
 import asyncio
-import json
 import random
 import threading
 import time
@@ -146,7 +145,7 @@ def test_a_position_in_another_history_of_the_partition_is_refused(api: Api, str
     api.fill(stream, 3)
     first = present()
     assert first > 0
-    api.raw("/proto.API/PurgeStream", json.dumps({"name": stream, "dry_run": False}).encode())
+    api.admin("PurgeStream", name=stream)
     until(lambda: present() != first)
     for incarnation, refused in ((first, True), (0, False), (present(), False)):
         calls: list[Callable[[], object]] = [

@@ -30,7 +30,9 @@ def text_field(number: int, text: bytes) -> bytes:
     return bytes([number << 3 | 2, len(text)]) + text
 
 
-@pytest.mark.parametrize("service", [b"", b"proto.API", b"arrow.flight.protocol.FlightService"])
+@pytest.mark.parametrize(
+    "service", [b"", b"proto.API", b"bascule.admin", b"bascule.admin.v1.Admin", b"arrow.flight.protocol.FlightService"]
+)
 def test_health_of_the_broker_and_of_each_service(channel: Any, service: bytes) -> None:
     check = channel.unary_unary("/grpc.health.v1.Health/Check")
     assert check(text_field(1, service), timeout=60) == SERVING
@@ -45,10 +47,14 @@ def test_health_of_the_broker_and_of_each_service(channel: Any, service: bytes) 
 @pytest.mark.parametrize("version", ["v1", "v1alpha"])
 def test_reflection_describes_the_api(channel: Any, version: str) -> None:
     ask = channel.stream_stream(f"/grpc.reflection.{version}.ServerReflection/ServerReflectionInfo")
-    services, described = list(ask(iter([text_field(7, b""), text_field(4, b"proto.API")]), timeout=60))
-    assert b"proto.API" in services
-    assert b"liftbridge.proto" in described
-    assert b"FetchConsumerGroupAssignments" in described
+    names = (b"proto.API", b"bascule.admin.v1.Admin")
+    asked = [text_field(7, b""), *(text_field(4, name) for name in names)]
+    services, liftbridge, admin = list(ask(iter(asked), timeout=60))
+    assert all(name in services for name in names)
+    assert b"liftbridge.proto" in liftbridge
+    assert b"FetchConsumerGroupAssignments" in liftbridge
+    assert b"bascule_admin_v1.proto" in admin
+    assert b"TrimPartitionRequest" in admin
 
 
 async def publish(running: TestBroker, messages: list[tuple[str, bytes]]) -> None:

@@ -11,7 +11,7 @@ use crate::{Error, Notifier};
 use bascule_record::Producer;
 use bascule_wire::ErrorCode;
 use bascule_wire::liftbridge::messages::SubscribeRequest;
-use bascule_wire::liftbridge::methods;
+use bascule_wire::methods::{self, ADMIN, API, Method};
 use bascule_wire::subject::SubjectFilter;
 use futures_util::{StreamExt, stream};
 use parking_lot::Mutex;
@@ -98,7 +98,7 @@ impl Client {
         })
     }
 
-    /// One unary call by the method's name: raw protobuf in and out.
+    /// One unary call by the method's name, of either service of ours: raw protobuf in and out.
     ///
     /// # Errors
     /// The mapped status; `outcome_unknown` when a call with a side effect was not answered.
@@ -109,25 +109,21 @@ impl Client {
         timeout: Duration,
         patience: Patience<'_>,
     ) -> Result<Vec<u8>, Error> {
-        let path = format!("/{}/{method}", methods::SERVICE);
-        if !methods::ALL
-            .iter()
-            .chain(&methods::OURS)
-            .any(|known| *known == path)
-            || [methods::SUBSCRIBE, methods::PUBLISH_ASYNC].contains(&path.as_str())
-        {
+        let found = Method::named(method)
+            .filter(|found| ![methods::SUBSCRIBE, methods::PUBLISH_ASYNC].contains(&found.path));
+        let Some(found) = found else {
             return Err(Error::new(
                 ErrorCode::Unimplemented,
-                format!("`{method}` is not a unary method of {}", methods::SERVICE),
+                format!("`{method}` is not a unary method of {API} or {ADMIN}"),
             ));
-        }
-        let effect = if method.starts_with("Fetch") || method.starts_with("Check") {
+        };
+        let effect = if found.reads {
             Effect::Read
         } else {
             Effect::Write
         };
         let transport = self.transport()?;
-        let answer = transport.unary(&path, frame(request), timeout, effect);
+        let answer = transport.unary(found.path, frame(request), timeout, effect);
         self.home.block_on(answer, patience)?.map(Into::into)
     }
 

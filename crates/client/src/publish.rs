@@ -10,7 +10,7 @@ use crate::transport::{Incoming, Transport};
 use bascule_record::Producer;
 use bascule_wire::ErrorCode;
 use bascule_wire::liftbridge::acks::ResponseView;
-use bascule_wire::liftbridge::methods;
+use bascule_wire::methods;
 use bytes::Bytes;
 use futures_util::stream;
 use http_body::Frame;

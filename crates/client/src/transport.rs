@@ -4,7 +4,7 @@ use crate::error::Effect;
 use crate::frames::Frames;
 use crate::tls;
 use bascule_wire::ErrorCode;
-use bascule_wire::liftbridge::methods;
+use bascule_wire::methods;
 use bytes::Bytes;
 use http_body_util::BodyExt;
 use std::sync::{Arc, OnceLock};

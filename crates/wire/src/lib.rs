@@ -4,6 +4,7 @@
 //! * [`jetstream`]: control headers of JetStream publishers, and their acks.
 //! * [`liftbridge`]: the messages as prost structs, and the hot ones by hand, straight from and to bytes.
 //! * [`ErrorCode`]: the codes of errors, generated from `specs/errors.toml`.
+//! * [`methods`]: the methods of the gRPC port and the actions of policies, generated from `specs/proto` and `specs/methods.toml`.
 //! * [`flight`]: batches of the log to Arrow record batches and back.
 //! * [`partitioning`]: which partition a key belongs to.
 //! * [`subject`]: NATS subjects: validity, the subject of a partition, filters with wildcards.
@@ -12,6 +13,7 @@ mod error_code;
 pub mod flight;
 pub mod jetstream;
 pub mod liftbridge;
+pub mod methods;
 pub mod partitioning;
 mod protobuf;
 pub mod subject;

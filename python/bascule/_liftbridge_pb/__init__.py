@@ -14,19 +14,20 @@ from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message import DecodeError
 from google.protobuf.message_factory import GetMessageClass
 
-__all__ = ["DecodeError", "message", "methods", "number"]
+__all__ = ["DecodeError", "message", "methods", "number", "pool"]
 
 PACKAGE: Final = "proto"
 SERVICE: Final = "proto.API"
 
 
 @cache
-def _pool() -> DescriptorPool:
-    pool = DescriptorPool()
+def pool() -> DescriptorPool:
+    """The pool with Liftbridge's messages, and those of `bascule._admin_pb` once one was asked for."""
+    made = DescriptorPool()
     document = FileDescriptorSet.FromString(files("bascule._liftbridge_pb").joinpath("liftbridge.binpb").read_bytes())
     for file in document.file:
-        pool.Add(file)
-    return pool
+        made.Add(file)
+    return made
 
 
 @cache
@@ -36,7 +37,7 @@ def message(name: str) -> Any:
     Raises:
         KeyError: there is none of that name.
     """
-    return GetMessageClass(_pool().FindMessageTypeByName(f"{PACKAGE}.{name}"))
+    return GetMessageClass(pool().FindMessageTypeByName(f"{PACKAGE}.{name}"))
 
 
 @cache
@@ -46,10 +47,10 @@ def number(enum: str, name: str) -> int:
     Raises:
         KeyError: there is no such enum or value.
     """
-    return int(_pool().FindEnumTypeByName(f"{PACKAGE}.{enum}").values_by_name[name].number)
+    return int(pool().FindEnumTypeByName(f"{PACKAGE}.{enum}").values_by_name[name].number)
 
 
 def methods() -> dict[str, tuple[str, str]]:
     """Every method of the service, with the names of its request and response messages."""
-    service = _pool().FindServiceByName(SERVICE)
+    service = pool().FindServiceByName(SERVICE)
     return {item.name: (item.input_type.name, item.output_type.name) for item in service.methods}

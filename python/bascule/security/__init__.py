@@ -5,8 +5,8 @@ Python reads a policy (`policy`: YAML; `casbin`: a Casbin model with its CSV) in
 are checked against the same table (`access`).
 """
 
+from bascule._methods import ACTIONS
 from bascule.security.access import Access
-from bascule.security.actions import ACTIONS
 from bascule.security.policy import read_policy
 from bascule.security.table import AccessTable, Grant, Resources, Rule, compile_rules
 

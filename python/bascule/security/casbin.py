@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
 
+from bascule._methods import ACTIONS
 from bascule.logs import emit
-from bascule.security.actions import ACTIONS
 from bascule.security.files import nearest_action, read_text, refusal
 from bascule.security.table import Resources, Rule
 

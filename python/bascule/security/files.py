@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+from bascule._methods import ACTIONS
 from bascule.errors import UsageError
-from bascule.security.actions import ACTIONS
 
 __all__ = ["nearest_action", "nearest_of", "read_text", "refusal"]
 

@@ -11,10 +11,10 @@ from typing import Any, Final, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
+from bascule._methods import ACTIONS
 from bascule._yaml import FAILURES, load_yaml, yaml_problem
 from bascule.errors import UsageError
 from bascule.security.action_sets import ACTION_SETS
-from bascule.security.actions import ACTIONS
 from bascule.security.casbin import read_casbin
 from bascule.security.files import nearest_action, nearest_of, read_text, refusal
 from bascule.security.table import AccessTable, Resources, Rule, compile_rules

@@ -34,6 +34,7 @@ from bascule.engine import Engine
 from bascule.errors import BrokerError, error
 from bascule.logs import emit, style_of
 from bascule.metadata import State
+from bascule.protocols.admin import AdminService
 from bascule.protocols.liftbridge import Gate, LiftbridgeAdmin, reserved_streams
 from bascule.protocols.liftbridge.activity import CODEC
 from bascule.protocols.router import Router
@@ -196,8 +197,10 @@ class Broker:
         self._controller = controller = Controller(engine, log, reconciler, identity)
         self._groups = groups = Groups(controller, documents.group_timeouts(settings))
         gate = Gate(settings.broker.namespace, documents.bounds(settings))
-        admin = LiftbridgeAdmin(controller, groups, documents.stream_settings(settings), security.access, gate)
-        self._router = router = Router(engine, admin.handlers())
+        creating = documents.stream_settings(settings)
+        liftbridge = LiftbridgeAdmin(controller, groups, creating, security.access, gate)
+        admin = AdminService(controller, creating, security.access, gate)
+        self._router = router = Router(engine, {**liftbridge.handlers(), **admin.handlers()})
         self._start_pump(engine, log, router)
         engine.set_stage("replaying the metadata log")
         await controller.replay(REPLAY_S)

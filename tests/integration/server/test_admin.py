@@ -9,9 +9,10 @@ import grpc
 import grpc.aio
 import pytest
 from bascule._liftbridge_pb import message, methods
+from bascule._methods import METHODS
 from gufo.liftbridge.client import LiftbridgeClient
 
-from tests.integration.server.process import Process, call, raw_call, started
+from tests.integration.server.process import LIMIT_S, Process, call, raw_call, started
 
 
 @pytest.fixture
@@ -110,4 +111,29 @@ async def test_every_admin_method_answers_an_empty_request(broker: Process) -> N
         **dict.fromkeys(["SetCursor", "FetchCursor"], "INVALID_ARGUMENT"),
         **dict.fromkeys(["JoinConsumerGroup", "LeaveConsumerGroup"], "INVALID_ARGUMENT"),
         **dict.fromkeys(["FetchConsumerGroupAssignments", "ReportConsumerGroupCoordinator"], "INVALID_ARGUMENT"),
+    }
+
+
+async def test_every_method_of_the_admin_service_answers_an_empty_request(broker: Process) -> None:
+    served: dict[str, str] = {}
+    async with broker.channel() as channel:
+        for name, method in METHODS.items():
+            if method.service == "bascule.admin.v1.Admin":
+                stub = cast("Any", channel).unary_unary(f"/{method.service}/{name}")
+                try:
+                    await stub(b"", timeout=LIMIT_S)
+                    served[name] = "OK"
+                except grpc.aio.AioRpcError as refused:
+                    served[name] = refused.code().name
+        for path in ("/proto.API/TrimPartition", "/bascule.admin.v1.Admin/CreateStream"):
+            with pytest.raises(grpc.aio.AioRpcError) as unknown:
+                await cast("Any", channel).unary_unary(path)(b"", timeout=LIMIT_S)
+            service, name = path[1:].split("/")
+            assert unknown.value.code() is grpc.StatusCode.UNIMPLEMENTED
+            assert unknown.value.details() == f"unknown method {name} for service {service}"
+    assert served == {
+        "TrimPartition": "INVALID_ARGUMENT",
+        "CheckCreateStream": "INVALID_ARGUMENT",
+        **dict.fromkeys(["PurgeStream", "EditStream", "ResumeStream", "FetchStreamDetails"], "NOT_FOUND"),
+        **dict.fromkeys(["FetchGroupDetails", "FetchBrokerDetails"], "OK"),
     }

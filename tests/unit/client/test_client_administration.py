@@ -1,13 +1,12 @@
 """Streams, brokers, cursors and groups over a fake native core."""
 
-import json
 import threading
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from bascule import StreamOptions, group_cursor
+from bascule import StreamOptions, _admin_pb, group_cursor
 from bascule._liftbridge_pb import message
 from bascule.client import EventTimes, Group
 from bascule.client._core.deadline import Deadline
@@ -79,11 +78,8 @@ def test_every_option_of_a_stream_is_sent() -> None:
 
 
 def details(**differences: Any) -> bytes:
-    whole = {
-        "name": "s", "subject": "s", "queue_group": "", "created_ns": 0, "resume_all": False, "encrypted": False,
-        "settings": {"partition_by_subject": False}, "in_effect": {}, "partitions": [],
-    }  # fmt: skip
-    return json.dumps({**whole, **differences}).encode()
+    whole = {"name": "s", "subject": "s", "settings": {"partition_by_subject": False}}
+    return _admin_pb.message("FetchStreamDetailsResponse")(**{**whole, **differences}).SerializeToString()
 
 
 @pytest.mark.parametrize(
@@ -387,3 +383,62 @@ def test_a_partition_that_is_missing_with_its_stream_is_a_stream_that_is_missing
     with pytest.raises(BrokerError, match='stream "s" does not exist') as raised:
         client_of(native).subscribe("s").open()
     assert raised.value.code == "stream_not_found"
+
+
+def admin_sent(native: FakeNative, method: str) -> Any:
+    ((found, body),) = native.requests
+    native.requests.clear()
+    assert found == method
+    return _admin_pb.message(f"{method}Request").FromString(body)
+
+
+def test_changes_of_settings_are_typed_and_none_resets() -> None:
+    native = FakeNative()
+    native.answers = [_admin_pb.message("EditStreamResponse")(after={"codec": "lz4"}).SerializeToString()]
+    changes = {"codec": "lz4", "retention_age_ms": None, "min_isr": 0, "compact_enabled": False}
+    before, after = client_of(native).edit_stream("s", changes, dry_run=True)
+    assert (before["codec"], after["codec"], after["retention_bytes"]) == (None, "lz4", None)
+    request = admin_sent(native, "EditStream")
+    found = {field.name: value for field, value in request.changes.ListFields()}
+    assert found == {"codec": "lz4", "min_isr": 0, "compact_enabled": False}
+    assert (request.name, list(request.reset), request.dry_run) == ("s", ["retention_age_ms"], True)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"codecs": "lz4"}, "codecs is not a setting of a stream, which has durability, codec"),
+        ({"codec": 7}, "codec is 7, not a text"),
+        ({"min_isr": True}, "min_isr is True, not a whole number"),
+        ({"min_isr": 1.0}, "min_isr is 1.0, not a whole number"),
+        ({"compact_enabled": 1}, "compact_enabled is 1, not true or false"),
+        ({"retention_bytes": 1 << 63}, "retention_bytes is 9223372036854775808, not a whole number of 64 bits"),
+    ],
+)
+def test_changes_that_cannot_be_sent_are_refused_by_name(changes: dict[str, Any], said: str) -> None:
+    native = FakeNative()
+    with pytest.raises(UsageError) as refused:
+        client_of(native).edit_stream("s", changes)
+    assert (said in str(refused.value), refused.value.code, native.requests) == (True, "invalid_argument", [])
+
+
+def test_a_partition_that_is_not_open_has_no_offsets() -> None:
+    native = FakeNative()
+    there = {"number": 1, "open": {"log_end": 5, "high_watermark": 4}, "nats": {"not_stored": {"full": 2}}}
+    damage = {"start": 1, "end": 2, "fault": "checksum", "path": "/f", "position": 64}
+    native.answers = [details(partitions=[{"paused": True, "paused_ns": 5_000, "damaged": [damage]}, there])]
+    closed, opened = client_of(native).describe_stream("s").partitions
+    assert admin_sent(native, "FetchStreamDetails").name == "s"
+    assert (closed.log_start, closed.log_end, closed.subscribers, closed.received_at) == (None, None, None, None)
+    assert (closed.paused_at, closed.readonly_at) == (datetime(1970, 1, 1, 0, 0, 0, 5, tzinfo=UTC), None)
+    assert (closed.damaged[0].end, closed.damaged[0].path) == (2, "/f")
+    assert (opened.log_start, opened.high_watermark, opened.log_end, opened.number) == (0, 4, 5, 1)
+    assert opened.nats_not_stored == {"full": 2}
+
+
+def test_a_dry_run_of_a_creation_asks_about_the_same_request() -> None:
+    native = FakeNative()
+    native.answers = [b""]
+    client_of(native).create_stream("s", options=StreamOptions(partitions=3), dry_run=True)
+    asked = admin_sent(native, "CheckCreateStream").create
+    assert (asked.name, asked.subject, asked.partitions) == ("s", "s", 3)

@@ -1,13 +1,15 @@
 """Errors of publishes over a fake native core: each names the value, the bound and the remedy."""
 
-import json
-
 import pytest
+from bascule import _admin_pb
 from bascule._liftbridge_pb import message
 from bascule.errors import BrokerError
 
 from tests.unit.client.fakes import FakeNative, client_of, failure
 
+DETAILS: bytes = _admin_pb.message("FetchStreamDetailsResponse")(
+    in_effect={"max_record_bytes": 1000}
+).SerializeToString()
 LARGE = '{"index": 0, "acknowledged": 0, "bytes": 2013}'
 TOO_MANY = "grpc: received message larger than max (1048590 vs. 1048576)"
 SIZES = '{"message_bytes": 1048590, "limit": 1048576}'
@@ -22,7 +24,7 @@ def refused(native: FakeNative, expected_offset: int | None = None) -> BrokerErr
 
 @pytest.mark.parametrize(
     ("answer", "bound"),
-    [(json.dumps({"in_effect": {"max_record_bytes": 1000}}).encode(), ", which accepts 1000"), (None, "")],
+    [(DETAILS, ", which accepts 1000"), (None, "")],
 )
 def test_a_record_that_is_too_large_names_its_size_and_the_limit(answer: bytes | None, bound: str) -> None:
     native = FakeNative()

@@ -18,6 +18,7 @@ from bascule.control import (
 from bascule.control.supervisor import Supervisor
 from bascule.errors import BrokerError
 from bascule.metadata import State, StreamSettings
+from bascule.protocols.admin import AdminService
 from bascule.protocols.liftbridge import LiftbridgeAdmin
 from bascule.protocols.router import Handler, Router
 
@@ -48,6 +49,7 @@ async def running(
     controller = Controller(plane, log, reconciler, "a", clock_ns=lambda: 1_000)
     groups = Groups(controller, timeouts or GroupTimeouts())
     admin = LiftbridgeAdmin(controller, groups, StreamSettings()).handlers()
+    admin |= AdminService(controller, StreamSettings()).handlers()
     router = Router(plane, admin)
     errors: list[tuple[Event, Exception]] = []
     handlers = {

@@ -1,22 +1,21 @@
 """When a purge forgoes the grace period of the files it removes."""
 
-import json
 from typing import Any
 
 import pytest
+from bascule._admin_pb import message
 from bascule.errors import UnavailableError, error
 from bascule.metadata.rejection import RejectedError
-from bascule.protocols.grpc_status import StatusError
 from bascule.protocols.router import AdminRequest
 
 from tests.unit.control.rig import Rig, stream_request
 
 
 async def purge(rig: Rig, **fields: Any) -> dict[str, Any]:
-    request = AdminRequest(
-        "liftbridge/PurgeStream", json.dumps({"name": "orders", "dry_run": False, **fields}).encode(), "", 5.0
-    )
-    return json.loads(await rig.admin["liftbridge/PurgeStream"](request))
+    body = message("PurgeStreamRequest")(name="orders", **fields).SerializeToString()
+    answer = await rig.admin["admin/PurgeStream"](AdminRequest("admin/PurgeStream", body, "", 5.0))
+    found = message("PurgeStreamResponse").FromString(answer)
+    return {"records": found.records, "at_once": found.at_once}
 
 
 async def created(rig: Rig) -> int:
@@ -68,10 +67,3 @@ async def test_a_purge_that_failed_leaves_the_grace_of_a_later_deletion(
     assert rig.plane.named("delete") == [[incarnation]]
     with pytest.raises(RejectedError):
         await rig.controller.purge_stream("default", "orders", now=True, dry_run=False, timeout_s=5.0)
-
-
-@pytest.mark.parametrize("now", [1, "yes", None])
-async def test_only_a_truth_value_says_now(rig: Rig, now: object) -> None:
-    await created(rig)
-    with pytest.raises(StatusError, match="the request is not a JSON object of name, dry_run, now"):
-        await purge(rig, now=now)

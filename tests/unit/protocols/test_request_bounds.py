@@ -1,19 +1,20 @@
 """Bounds on what one admin request may name and cost."""
 
-import json
 import time
 from typing import Any
 
 import pytest
 from bascule._liftbridge_pb import message
+from bascule._methods import METHODS
 from bascule.metadata import MAX_MEMBER_STREAMS, MAX_PARTITIONS
 from bascule.protocols import router
 from bascule.protocols.grpc_status import Status
-from bascule.protocols.liftbridge import messages, metadata
+from bascule.protocols.liftbridge import metadata
 
 from tests.unit.control.fake_plane import until
 from tests.unit.control.rig import Rig
-from tests.unit.protocols.test_admin_of_ours import send
+from tests.unit.protocols.test_admin import refused as admin_refused
+from tests.unit.protocols.test_admin import send
 from tests.unit.protocols.test_liftbridge import bad, good
 
 MANY = 1_000_000
@@ -39,22 +40,22 @@ async def test_partitions_of_a_request_are_bounded_by_those_of_a_stream(rig: Rig
 
 async def test_partitions_to_resume_are_bounded_by_those_of_a_stream(rig: Rig) -> None:
     await good(rig, "CreateStream", name="s", subject="s")
-    body = json.dumps({"name": "s", "partitions": [0] * (MAX_PARTITIONS + 1), "dry_run": False}).encode()
-    code, text, _ = await send(rig, "ResumeStream", body)
+    code, text = await admin_refused(rig, "ResumeStream", name="s", partitions=[0] * (MAX_PARTITIONS + 1))
     assert (code, text.partition(" are accepted")[0]) == (
         Status.INVALID_ARGUMENT,
         f"partitions has {MAX_PARTITIONS + 1} entries, at most {MAX_PARTITIONS}",
     )
 
 
-@pytest.mark.parametrize("method", ["EditStream", "ResumeStream", "TrimPartition", "PurgeStream", "FetchStreamDetails"])
-async def test_a_large_document_is_refused_before_it_is_parsed(
-    rig: Rig, method: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(messages, "load_json", None)
-    code, text, _ = await send(rig, method, b'{"name": "' + b"x" * messages.MAX_OBJECT_BYTES + b'"}')
+@pytest.mark.parametrize("method", [name for name, method in METHODS.items() if method.request_bytes is not None])
+async def test_a_large_request_is_refused_before_it_is_parsed(rig: Rig, method: str) -> None:
+    most = METHODS[method].request_bytes
+    assert most is not None
+    code, text, _ = await send(rig, f"admin/{method}", b"\xff" * (most + 1))
     assert code == Status.INVALID_ARGUMENT
-    assert text.endswith(f"at most {messages.MAX_OBJECT_BYTES} are accepted: ask for less at once")
+    assert text == f"the request has {most + 1} bytes, at most {most} are accepted: ask for less at once"
+    code, text, _ = await send(rig, f"admin/{method}", b"\xff" * most)
+    assert (code, text) == (Status.INVALID_ARGUMENT, f"the request is not a valid bascule.admin.v1.{method}Request")
 
 
 async def test_streams_of_a_join_are_bounded_by_those_of_a_member(rig: Rig) -> None:
@@ -84,7 +85,7 @@ async def heartbeat(rig: Rig, held: list[dict[str, Any]], group: str = "g", cons
     epoch = rig.controller.state.groups["g"].epoch
     body = request(groupId=group, consumerId=consumer, epoch=epoch, held=held).SerializeToString()
     built = time.process_time() - began
-    code, text, _ = await send(rig, "FetchConsumerGroupAssignments", body)
+    code, text, _ = await send(rig, "liftbridge/FetchConsumerGroupAssignments", body)
     assert time.process_time() - began - built < SOON_S
     return code, text
 

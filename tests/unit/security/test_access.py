@@ -1,13 +1,17 @@
 """The access table in the control plane: errors for clients, and the rights of each method."""
 
 from collections.abc import Mapping
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from bascule import _admin_pb
 from bascule._liftbridge_pb import message
+from bascule._methods import METHODS
 from bascule.errors import AccessError
-from bascule.protocols.liftbridge import LiftbridgeAdmin
-from bascule.protocols.liftbridge.authorization import RIGHTS, guarded
+from bascule.protocols.admin.service import served
+from bascule.protocols.grpc_status import Status, StatusError
+from bascule.protocols.liftbridge.authorization import guarded
 from bascule.protocols.router import AdminRequest
 from bascule.security import ACTIONS, Access, Resources, Rule, compile_rules
 
@@ -81,11 +85,10 @@ def test_a_refusal_is_short_enough_for_a_header() -> None:
     assert len(str(denied.value)) < 2048
 
 
-async def test_every_method_has_its_rights() -> None:
+async def test_every_method_of_the_control_plane_is_handled_and_no_other() -> None:
     async with running() as rig:
-        names = {name.removeprefix("liftbridge/") for name in rig.admin}
-        assert names == set(RIGHTS)
-        assert LiftbridgeAdmin.__init__.__annotations__["access"]
+        names = {name.rpartition("/")[2] for name in rig.admin}
+    assert names == {name for name, method in METHODS.items() if method.in_control} | {"ResumePartition"}
 
 
 BODIES = {
@@ -99,73 +102,74 @@ BODIES = {
     "LeaveConsumerGroup": {"groupId": "x", "consumerId": "c"},
     "FetchConsumerGroupAssignments": {"groupId": "x", "consumerId": "c"},
     "ReportConsumerGroupCoordinator": {"groupId": "x", "consumerId": "c"},
+    "EditStream": {"name": "x"},
+    "TrimPartition": {"name": "x"},
+    "PurgeStream": {"name": "x"},
+    "ResumeStream": {"name": "x"},
+    "FetchStreamDetails": {"name": "x"},
+    "CheckCreateStream": {"create": {"name": "x", "subject": "x"}},
+    "FetchGroupDetails": {},
+    "FetchBrokerDetails": {},
+}
+OURS = {name for name, method in METHODS.items() if method.service == "bascule.admin.v1.Admin"}
+
+
+async def call(method: str, made: Access, **differences: Any) -> bytes:
+    """Call a method that answers `done`, as client `a`."""
+    given = {**BODIES[method], **differences}
+    if method not in OURS:
+        body = message(f"{method}Request")(**given).SerializeToString()
+        return await guarded(method, answer, made)(AdminRequest(f"liftbridge/{method}", body, "p", 5.0, "a"))
+    body = _admin_pb.message(f"{method}Request")(**given).SerializeToString()
+    return await served(method, answer_message, made)(AdminRequest(f"admin/{method}", body, "p", 5.0, "a"))
+
+
+async def answer_message(_: Any, __: AdminRequest) -> Any:
+    return SimpleNamespace(SerializeToString=lambda: b"done")
+
+
+def test_the_bodies_are_of_all_methods() -> None:
+    assert BODIES.keys() == {name for name, method in METHODS.items() if method.in_control}
+
+
+SIMILAR = {
+    "ResumeStream": "PauseStream",
+    "FetchStreamDetails": "FetchPartitionMetadata",
+    "FetchGroupDetails": "FetchMetadata",
+    "FetchBrokerDetails": "FetchMetadata",
+    "CheckCreateStream": "CreateStream",
 }
 
 
-@pytest.mark.parametrize("method", [*BODIES, "EditStream", "TrimPartition", "PurgeStream"])
-async def test_a_method_needs_the_right_of_its_name(method: str) -> None:
-    body = b'{"name": "x"}'
-    if method in BODIES:
-        body = message(f"{method}Request")(**BODIES[method]).SerializeToString()
-    resource = "*" if method == "FetchMetadata" else "x"
+@pytest.mark.parametrize("method", BODIES)
+async def test_a_method_needs_the_right_of_its_name_or_of_the_similar_method_of_liftbridge(method: str) -> None:
+    action = SIMILAR.get(method, method)
+    resource = "*" if action == "FetchMetadata" else "x"
     reading = rule("a", "Subscribe", "s")
-    request = AdminRequest(f"liftbridge/{method}", body, "p", 5.0, "a")
-    may = guarded(method, answer, access(rule("a", method, resource), reading))
-    assert await may(request) == b"done"
-    others = [rule("a", action, resource) for action in ACTIONS if action != method]
-    may_not = guarded(method, answer, access(*others, reading, rule("b", method, resource)))
-    with pytest.raises(
-        AccessError, match=f"authorized to call {method} on resource {'[*]' if resource == '*' else 'x'}$"
-    ):
-        await may_not(request)
-
-
-@pytest.mark.parametrize(
-    ("method", "action", "resource"),
-    [
-        ("ResumeStream", "PauseStream", "x"),
-        ("FetchStreamDetails", "FetchPartitionMetadata", "x"),
-        ("FetchGroupDetails", "FetchMetadata", "*"),
-        ("FetchBrokerDetails", "FetchMetadata", "*"),
-    ],
-)
-async def test_an_admin_method_needs_the_right_of_the_similar_liftbridge_method(
-    method: str, action: str, resource: str
-) -> None:
-    request = AdminRequest(f"liftbridge/{method}", b'{"name": "x"}', "p", 5.0, "a")
-    assert await guarded(method, answer, access(rule("a", action, resource)))(request) == b"done"
+    assert await call(method, access(rule("a", action, resource), reading)) == b"done"
     others = [rule("a", other, resource) for other in ACTIONS if other != action]
-    with pytest.raises(AccessError, match=f"authorized to call {action} on resource"):
-        await guarded(method, answer, access(*others))(request)
-
-
-async def test_a_dry_run_needs_the_right_of_the_method() -> None:
-    body = message("CreateStreamRequest")(**BODIES["CreateStream"]).SerializeToString()
-    request = AdminRequest("liftbridge/CheckCreateStream", body, "p", 5.0, "a")
-    assert await guarded("CheckCreateStream", answer, access(rule("a", "CreateStream", "x")))(request) == b"done"
-    with pytest.raises(AccessError, match="authorized to call CreateStream on resource x"):
-        await guarded("CheckCreateStream", answer, access(rule("a", "PauseStream", "x")))(request)
+    shown = "[*]" if resource == "*" else "x"
+    with pytest.raises(AccessError, match=f"authorized to call {action} on resource {shown}$"):
+        await call(method, access(*others, reading, rule("b", action, resource)))
 
 
 @pytest.mark.parametrize("method", ["CreateStream", "CheckCreateStream"])
 @pytest.mark.parametrize("subject", ["payments", "payments.*", ">", "x.1"])
 async def test_a_subject_that_is_not_the_streams_name_needs_the_rights_on_it(method: str, subject: str) -> None:
-    body = message("CreateStreamRequest")(name="x", subject=subject).SerializeToString()
-    request = AdminRequest(f"liftbridge/{method}", body, "p", 5.0, "a")
+    asked = {"name": "x", "subject": subject}
+    given = {"create": asked} if method in OURS else asked
     rules = {action: rule("a", action, subject) for action in ("Subscribe", "PublishToSubject")}
     rules["CreateStream"] = rule("a", "CreateStream", "x")
-    assert await guarded(method, answer, access(*rules.values()))(request) == b"done"
+    assert await call(method, access(*rules.values()), **given) == b"done"
     for missing in rules:
         rest = [given for action, given in rules.items() if action != missing]
         with pytest.raises(AccessError, match=f"authorized to call {missing} on resource"):
-            await guarded(method, answer, access(*rest, rule("a", missing, "y")))(request)
+            await call(method, access(*rest, rule("a", missing, "y")), **given)
 
 
 async def test_joining_a_group_needs_the_right_to_read_its_streams() -> None:
-    body = message("JoinConsumerGroupRequest")(**BODIES["JoinConsumerGroup"]).SerializeToString()
-    may_not = guarded("JoinConsumerGroup", answer, access(rule("a", "JoinConsumerGroup", "x")))
     with pytest.raises(AccessError, match="call Subscribe on resource s"):
-        await may_not(AdminRequest("liftbridge/JoinConsumerGroup", body, "p", 5.0, "a"))
+        await call("JoinConsumerGroup", access(rule("a", "JoinConsumerGroup", "x")))
 
 
 async def test_an_unknown_method_is_denied() -> None:
@@ -178,10 +182,16 @@ async def test_an_unknown_method_is_denied() -> None:
 
 async def test_malformed_requests_are_passed_to_the_handler() -> None:
     nobody = access()
-    for method, body in [
-        ("CreateStream", message("CreateStreamRequest")(subject="x").SerializeToString()),
-        ("JoinConsumerGroup", message("JoinConsumerGroupRequest")(groupId="x").SerializeToString()),
-        ("TrimPartition", b"["),
-        ("PurgeStream", b'{"name": 7}'),
-    ]:
-        assert await guarded(method, answer, nobody)(AdminRequest(method, body, "p", 5.0, "a")) == b"done"
+    assert await call("CreateStream", nobody, name="") == b"done"
+    assert await call("CheckCreateStream", nobody, create={"subject": "x"}) == b"done"
+    assert await call("JoinConsumerGroup", nobody, consumerId="") == b"done"
+    for body in (b"\xff", b"\x80\x7d\x01"):
+        with pytest.raises(StatusError) as refused:
+            await served("TrimPartition", answer_message, nobody)(AdminRequest("", body, "p", 5.0, "a"))
+        assert refused.value.status is Status.INVALID_ARGUMENT
+
+
+async def test_a_right_on_all_is_checked_before_a_large_request_is_read() -> None:
+    request = AdminRequest("admin/FetchGroupDetails", b"\xff", "p", 5.0, "a")
+    with pytest.raises(AccessError):
+        await served("FetchGroupDetails", answer_message, access())(request)

@@ -3,13 +3,12 @@
 //! A client is the common name of its certificate. Without a table everything is allowed; with one, what it does not
 //! allow is denied. The check costs two look-ups and no allocation; calls that last remember its answer together with
 //! the table it came from ([`Permit`]) and ask again when that was swapped.
-mod action;
 mod audit;
 mod table;
 #[cfg(test)]
 mod tests;
 
-pub use action::Action;
+pub use bascule_wire::methods::Action;
 pub use table::{AccessTable, TableError};
 
 use crate::events::Events;

@@ -11,6 +11,7 @@ use super::places::{Place, Places};
 use super::request::Request;
 use crate::grpc_status::bounded;
 use crate::tls::Peer;
+use bascule_wire::methods::Method;
 use bytes::Bytes;
 use http_body::{Body as HttpBody, Frame};
 use std::future::Future;
@@ -25,16 +26,6 @@ use tower::{Layer, Service};
 
 const CHECK: &str = "/grpc.health.v1.Health/Check";
 const WATCH: &str = "/grpc.health.v1.Health/Watch";
-/// Methods that take more than one message: the first may take its time.
-const STREAMING: [&str; 6] = [
-    "/proto.API/PublishAsync",
-    "/arrow.flight.protocol.FlightService/DoPut",
-    "/arrow.flight.protocol.FlightService/DoExchange",
-    "/arrow.flight.protocol.FlightService/Handshake",
-    "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo",
-    "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo",
-];
-
 /// What a call holds until it ends.
 type Kept = (Place, OwnedSemaphorePermit);
 
@@ -144,7 +135,8 @@ fn admit(
     request.extensions_mut().insert(caller.peer.clone());
     let identity = &caller.identity;
     let path = request.uri().path();
-    let is_single = !STREAMING.contains(&path);
+    // Of a method that takes more than one message, the first may take its time.
+    let is_single = Method::of(path).is_none_or(|method| !method.streams_requests);
     let (place, arrival) = places_for(admission, path).take(identity).map_err(|full| {
         admission.statistics.calls_refused.add(1);
         Status::resource_exhausted(full.to_string())

@@ -1,4 +1,4 @@
-//! One gRPC port: Liftbridge, health, Flight.
+//! One gRPC port: Liftbridge, administration, health, Flight.
 use super::error::EngineError;
 use crate::admission::{CallLayer, Listener, accept};
 use crate::context::SharedRef;
@@ -144,6 +144,7 @@ pub(super) fn serve(shared: &SharedRef, bound: BoundPort) -> Result<Serving, Eng
         .http2_keepalive_timeout(Some(KEEPALIVE_ANSWER))
         .layer(CallLayer::new(&shared.admission))
         .add_service(liftbridge::service(shared))
+        .add_service(liftbridge::admin(shared))
         .add_service(liftbridge::health(shared))
         .add_service(reflection::v1().map_err(|error| undescribed(&error))?)
         .add_service(reflection::v1alpha().map_err(|error| undescribed(&error))?)

@@ -3,50 +3,29 @@ use super::call::{Call, unary_message};
 use super::reply::{self, Reply};
 use crate::admission::Identity;
 use crate::context::SharedRef;
+use bascule_wire::methods::Method;
 use tonic::body::Body;
 use tonic::{Code, Status};
 
-/// The methods that are forwarded.
-const METHODS: [&str; 18] = [
-    "CreateStream",
-    "DeleteStream",
-    "PauseStream",
-    "SetStreamReadonly",
-    "TrimPartition",
-    "PurgeStream",
-    "EditStream",
-    "ResumeStream",
-    "CheckCreateStream",
-    "FetchStreamDetails",
-    "FetchGroupDetails",
-    "FetchBrokerDetails",
-    "FetchMetadata",
-    "FetchPartitionMetadata",
-    "JoinConsumerGroup",
-    "LeaveConsumerGroup",
-    "FetchConsumerGroupAssignments",
-    "ReportConsumerGroupCoordinator",
-];
+/// Long polls: the answer waits for a new version of the group.
+const WAITING: &str = "liftbridge/FetchConsumerGroupAssignments";
 
-/// Hands the request to the control plane and frames its answer.
+/// Hands the request of a call of `path` to the control plane and frames its answer.
 ///
 /// # Errors
-/// UNIMPLEMENTED for unknown methods; `RESOURCE_EXHAUSTED` for a client that has its share of requests; what the control
-/// plane answered; `DEADLINE_EXCEEDED`.
+/// UNIMPLEMENTED for methods that the control plane does not answer; `RESOURCE_EXHAUSTED` for a client that has its share of
+/// requests; what the control plane answered; `DEADLINE_EXCEEDED`.
 pub(super) async fn forward(
     shared: &SharedRef,
     call: &Call,
-    method: &str,
+    path: &str,
     body: Body,
 ) -> Result<Reply, Status> {
-    if !METHODS.contains(&method) {
-        return Err(Status::unimplemented(format!(
-            "unknown method {method} for service proto.API"
-        )));
-    }
+    let handler = Method::of(path).and_then(|method| method.handler);
+    let handler = handler.ok_or_else(|| unknown(path))?;
     let request = unary_message(body, shared.limits.message_bytes);
     let request = call.within(request).await??;
-    if method == "FetchConsumerGroupAssignments" {
+    if handler == WAITING {
         call.within(shared.groups.wait(&request)).await?;
     }
     let identity = Identity::of(&call.peer);
@@ -57,10 +36,9 @@ pub(super) async fn forward(
             "limits.admin_requests_per_identity ({most}) admin requests of {identity} wait for an answer: send fewer at once, try again later, or raise it"
         )));
     };
-    let name = format!("liftbridge/{method}");
     let answer = shared
         .events
-        .request(&name, request, call.peer.to_caller(), call.remaining());
+        .request(handler, request, call.peer.to_caller(), call.remaining());
     let answer = call.within(answer).await?;
     answer
         .map(|message| reply::message(&message))
@@ -71,4 +49,10 @@ pub(super) async fn forward(
             }
             refusal.into_status()
         })
+}
+
+fn unknown(path: &str) -> Status {
+    let path = path.trim_start_matches('/');
+    let (service, method) = path.split_once('/').unwrap_or((path, ""));
+    Status::unimplemented(format!("unknown method {method} for service {service}"))
 }

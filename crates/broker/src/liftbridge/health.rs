@@ -1,9 +1,10 @@
 //! `grpc.health.v1.Health` by hand: Check and Watch for the whole broker (`""`), for `proto.API` (liftbridge §9.5),
-//! Flight, and the control plane (`bascule.admin`).
+//! Flight, and the control plane (`bascule.admin`, or the name of our service).
 use super::call::{Call, unary_message};
 use super::frames::frame;
 use super::reply::{self, Reply};
 use crate::context::SharedRef;
+use bascule_wire::methods::{ADMIN, API};
 use bytes::Bytes;
 use futures_util::stream;
 use http_body::Frame;
@@ -20,8 +21,8 @@ use tonic::body::Body;
 /// Bytes of a request: the name of a service.
 const MOST_BYTES: usize = 1024;
 
-/// What the control plane answers; data is served without it.
-const ADMIN: &str = "bascule.admin";
+/// The control plane; data is served without it.
+const CONTROL_PLANE: &str = "bascule.admin";
 
 /// How often a Watch looks.
 const LOOK: Duration = Duration::from_millis(250);
@@ -110,8 +111,8 @@ async fn answer(
 
 fn status_of(shared: &SharedRef, service: &str) -> ServingStatus {
     match service {
-        "" | "proto.API" | "arrow.flight.protocol.FlightService" => serving(shared, true),
-        ADMIN => serving(shared, !shared.event_loop.is_blocked()),
+        "" | API | "arrow.flight.protocol.FlightService" => serving(shared, true),
+        CONTROL_PLANE | ADMIN => serving(shared, !shared.event_loop.is_blocked()),
         _ => ServingStatus::ServiceUnknown,
     }
 }

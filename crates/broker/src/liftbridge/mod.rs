@@ -5,7 +5,7 @@
 //! method crosses to the control plane as raw bytes. Foreign words (stop positions, ack inboxes, asynchronous errors) exist
 //! only in this folder.
 //!
-//! * [`mod@service`]: dispatch of `/proto.API/*`; [`mod@health`]: `grpc.health.v1`; `reflection`.
+//! * [`mod@service`]: dispatch of `/proto.API/*`; [`mod@admin`]: our own methods; [`mod@health`]: `grpc.health.v1`; `reflection`.
 //! * `frames`, `reply`, `call`: gRPC framing, response bodies, what came with a call.
 //! * `route`, `refusal`, `resume`: the checks before an append, in the order of liftbridge §3.7, how each failure
 //!   reads, and waking a paused partition.
@@ -14,6 +14,7 @@
 //! * `cursors`: where readers stand.
 //! * `forward`: everything else.
 mod acks;
+mod admin;
 mod call;
 mod cursors;
 mod damaged;
@@ -41,6 +42,7 @@ mod tests;
 mod to_subject;
 mod wanted;
 
+pub use admin::{AdminService, admin};
 pub(crate) use cursors::{GroupPosition, group_positions};
 pub use health::{HealthService, health};
 pub use service::{LiftbridgeService, service};

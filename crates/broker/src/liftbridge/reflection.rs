@@ -4,9 +4,14 @@ use tonic::server::NamedService;
 use tonic_reflection::server::{Builder, Error};
 
 /// The descriptors of `specs/proto/liftbridge.proto`, the ones that the Python side uses.
-const DESCRIPTORS: &[u8] = include_bytes!(concat!(
+const LIFTBRIDGE: &[u8] = include_bytes!(concat!(
     env!("CARGO_MANIFEST_DIR"),
     "/../../python/bascule/_liftbridge_pb/liftbridge.binpb"
+));
+/// The same of `specs/proto/bascule_admin_v1.proto`.
+const ADMIN: &[u8] = include_bytes!(concat!(
+    env!("CARGO_MANIFEST_DIR"),
+    "/../../python/bascule/_admin_pb/admin.binpb"
 ));
 
 /// `grpc.reflection.v1.ServerReflection`.
@@ -15,7 +20,8 @@ const DESCRIPTORS: &[u8] = include_bytes!(concat!(
 /// The descriptors cannot be read.
 pub fn v1() -> Result<impl Service, Error> {
     Builder::configure()
-        .register_encoded_file_descriptor_set(DESCRIPTORS)
+        .register_encoded_file_descriptor_set(LIFTBRIDGE)
+        .register_encoded_file_descriptor_set(ADMIN)
         .build_v1()
 }
 
@@ -25,7 +31,8 @@ pub fn v1() -> Result<impl Service, Error> {
 /// The descriptors cannot be read.
 pub fn v1alpha() -> Result<impl Service, Error> {
     Builder::configure()
-        .register_encoded_file_descriptor_set(DESCRIPTORS)
+        .register_encoded_file_descriptor_set(LIFTBRIDGE)
+        .register_encoded_file_descriptor_set(ADMIN)
         .build_v1alpha()
 }
 

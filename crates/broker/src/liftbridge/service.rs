@@ -2,7 +2,8 @@
 use super::call::Call;
 use super::reply::{self, Reply};
 use super::{cursors, forward, publish, publish_async, subscribe, to_subject};
-use crate::context::SharedRef;
+use crate::context::{Shared, SharedRef};
+use bascule_wire::methods::{self, API};
 use http::{HeaderName, HeaderValue};
 use std::convert::Infallible;
 use std::future::Future;
@@ -30,7 +31,7 @@ pub fn service(shared: &SharedRef) -> LiftbridgeService {
 }
 
 impl tonic::server::NamedService for LiftbridgeService {
-    const NAME: &'static str = "proto.API";
+    const NAME: &'static str = API;
 }
 
 impl tower::Service<http::Request<Body>> for LiftbridgeService {
@@ -59,19 +60,28 @@ async fn answer(
     call: Call,
     request: http::Request<Body>,
 ) -> Result<Reply, Status> {
-    if !shared.serving.load(Ordering::Relaxed) {
-        return Err(Status::unavailable(
-            "broker is not serving: it is starting or shutting down",
-        ));
-    }
+    check_serving(&shared)?;
     let (head, body) = request.into_parts();
-    match head.uri.path().rsplit('/').next().unwrap_or_default() {
-        "Publish" => publish::publish(&shared, &call, body).await,
-        "PublishAsync" => Ok(publish_async::publish_async(&shared, &call, body)),
-        "PublishToSubject" => to_subject::publish_to_subject(&shared, &call, body).await,
-        "Subscribe" => subscribe::subscribe(&shared, &call, body).await,
-        "SetCursor" => cursors::set_cursor(&shared, &call, body).await,
-        "FetchCursor" => cursors::fetch_cursor(&shared, &call, body).await,
-        method => forward::forward(&shared, &call, method, body).await,
+    match head.uri.path() {
+        methods::PUBLISH => publish::publish(&shared, &call, body).await,
+        methods::PUBLISH_ASYNC => Ok(publish_async::publish_async(&shared, &call, body)),
+        methods::PUBLISH_TO_SUBJECT => to_subject::publish_to_subject(&shared, &call, body).await,
+        methods::SUBSCRIBE => subscribe::subscribe(&shared, &call, body).await,
+        methods::SET_CURSOR => cursors::set_cursor(&shared, &call, body).await,
+        methods::FETCH_CURSOR => cursors::fetch_cursor(&shared, &call, body).await,
+        path => forward::forward(&shared, &call, path, body).await,
     }
+}
+
+/// Refuses calls while the broker starts or stops.
+///
+/// # Errors
+/// UNAVAILABLE.
+pub(super) fn check_serving(shared: &Shared) -> Result<(), Status> {
+    if shared.serving.load(Ordering::Relaxed) {
+        return Ok(());
+    }
+    Err(Status::unavailable(
+        "broker is not serving: it is starting or shutting down",
+    ))
 }

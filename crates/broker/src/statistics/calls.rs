@@ -1,42 +1,9 @@
 //! Calls of the gRPC port that have ended, by method and status.
+use bascule_wire::methods::{self, METHODS};
 use std::sync::atomic::{AtomicU64, Ordering};
 use tonic::Code;
 
-/// Paths of the methods that are served, sorted. Calls of every other path count as one more method: what a client sends
-/// adds no series.
-const METHODS: [&str; 30] = [
-    "/arrow.flight.protocol.FlightService/DoAction",
-    "/arrow.flight.protocol.FlightService/DoExchange",
-    "/arrow.flight.protocol.FlightService/DoGet",
-    "/arrow.flight.protocol.FlightService/DoPut",
-    "/arrow.flight.protocol.FlightService/GetFlightInfo",
-    "/arrow.flight.protocol.FlightService/GetSchema",
-    "/arrow.flight.protocol.FlightService/Handshake",
-    "/arrow.flight.protocol.FlightService/ListActions",
-    "/arrow.flight.protocol.FlightService/ListFlights",
-    "/arrow.flight.protocol.FlightService/PollFlightInfo",
-    "/grpc.health.v1.Health/Check",
-    "/grpc.health.v1.Health/Watch",
-    "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo",
-    "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo",
-    "/proto.API/CreateStream",
-    "/proto.API/DeleteStream",
-    "/proto.API/FetchConsumerGroupAssignments",
-    "/proto.API/FetchCursor",
-    "/proto.API/FetchMetadata",
-    "/proto.API/FetchPartitionMetadata",
-    "/proto.API/JoinConsumerGroup",
-    "/proto.API/LeaveConsumerGroup",
-    "/proto.API/PauseStream",
-    "/proto.API/Publish",
-    "/proto.API/PublishAsync",
-    "/proto.API/PublishToSubject",
-    "/proto.API/ReportConsumerGroupCoordinator",
-    "/proto.API/SetCursor",
-    "/proto.API/SetStreamReadonly",
-    "/proto.API/Subscribe",
-];
-/// Labels of calls of any other path.
+/// Labels of calls of any other path, which count as one more method: what a client sends adds no series.
 const OTHER: (&str, &str) = ("other", "other");
 
 /// Names of the codes of gRPC, by number.
@@ -60,14 +27,14 @@ const CODES: [&str; 17] = [
     "UNAUTHENTICATED",
 ];
 
-/// The place of a method in the table.
+/// The place of a method in the table of methods.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Method(usize);
 
 impl Method {
     /// The method that a path names.
     pub(crate) fn of(path: &str) -> Self {
-        Self(METHODS.binary_search(&path).unwrap_or(METHODS.len()))
+        Self(methods::Method::index(path).unwrap_or(METHODS.len()))
     }
 }
 
@@ -75,8 +42,14 @@ impl Method {
 type Counts = [AtomicU64; CODES.len()];
 
 /// The counters. Counting is one addition without a lock.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct CallCounts([Counts; METHODS.len() + 1]);
+
+impl Default for CallCounts {
+    fn default() -> Self {
+        Self(std::array::from_fn(|_| Counts::default()))
+    }
+}
 
 impl CallCounts {
     /// Counts a call that has ended.
@@ -89,9 +62,12 @@ impl CallCounts {
 
     /// Labels without braces, and the count of each method and code that has occurred.
     pub(crate) fn series(&self) -> Vec<(String, u64)> {
-        let methods = METHODS.iter().map(|path| split(path)).chain([OTHER]);
+        let labels = METHODS
+            .iter()
+            .map(|method| (method.service(), method.name()))
+            .chain([OTHER]);
         let mut series = Vec::new();
-        for ((service, method), counts) in methods.zip(&self.0) {
+        for ((service, method), counts) in labels.zip(&self.0) {
             for (code, count) in CODES.iter().zip(counts) {
                 let count = count.load(Ordering::Relaxed);
                 if count > 0 {
@@ -105,35 +81,9 @@ impl CallCounts {
     }
 }
 
-/// Service and method of a path of the table.
-fn split(path: &str) -> (&str, &str) {
-    let path = path.strip_prefix('/').unwrap_or(path);
-    path.split_once('/').unwrap_or(OTHER)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn methods_are_sorted_and_those_of_the_protocol_are_all_there() {
-        assert!(METHODS.is_sorted());
-        let root = concat!(
-            env!("CARGO_MANIFEST_DIR"),
-            "/../../specs/proto/liftbridge.proto"
-        );
-        let protocol = std::fs::read_to_string(root).unwrap();
-        let named: Vec<String> = protocol
-            .lines()
-            .filter_map(|line| line.trim().strip_prefix("rpc "))
-            .filter_map(|line| line.split(['(', ' ']).next())
-            .map(|name| format!("/proto.API/{name}"))
-            .collect();
-        assert_eq!(named.len(), 16);
-        for path in named {
-            assert!(METHODS.contains(&path.as_str()), "{path}");
-        }
-    }
 
     #[test]
     fn a_call_counts_under_its_method_and_code_and_unknown_paths_under_one() {

@@ -9,7 +9,6 @@ pub mod cursors;
 pub mod delivery;
 pub mod headers;
 pub mod messages;
-pub mod methods;
 pub mod publish;
 
 /// Trailer of a failed call, and field 100 of `PublishAsyncError`: a JSON object of `code`, a name of

@@ -2,7 +2,6 @@
 values, and some report a missing partition when the stream is missing.
 """
 
-import json
 from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Final
@@ -81,8 +80,8 @@ def _better(
 
 def _max_record_bytes(pool: ConnectionPool, stream: str) -> int | None:
     """The limit of the stream; `None` = the broker did not say."""
-    answer = _asked(pool, "FetchStreamDetails", json.dumps({"name": stream}).encode())
-    return None if not answer else json.loads(answer)["in_effect"].get("max_record_bytes")
+    answer = _asked(pool, "FetchStreamDetails", requests.stream_details(stream))
+    return None if not answer else requests.read_in_effect(answer).get("max_record_bytes")
 
 
 def _next_offset(pool: ConnectionPool, stream: str, partition: int) -> int | None:

@@ -2,7 +2,6 @@
 
 # ruff: noqa: PLR0913 (everything but the subject of a call is keyword-only)
 
-import json
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from typing import Final
@@ -84,6 +83,8 @@ class Administration(Details):
         asked, listens_on = options or StreamOptions(), name if subject is None else subject
         request = requests.create_stream(name, listens_on, asked)
         method, deadline = "CheckCreateStream" if dry_run else "CreateStream", self._deadline(timeout)
+        if dry_run:
+            request = requests.check_create_stream(request)
 
         def create() -> None:
             self._call(method, request, deadline, stream=name, subject=listens_on)
@@ -203,8 +204,8 @@ class Administration(Details):
             UnavailableError: no broker answered in time.
         """
         request = requests.trim_partition(stream, partition, before, dry_run=dry_run)
-        answer = json.loads(self._call("TrimPartition", request, timeout, stream=stream, partition=partition))
-        return answer["log_start_before"], answer["log_start"]
+        answer = self._call("TrimPartition", request, timeout, stream=stream, partition=partition)
+        return requests.read_trimmed(answer)
 
     def purge_stream(
         self, name: str, *, now: bool = False, dry_run: bool = False, timeout: float | None = None
@@ -228,8 +229,7 @@ class Administration(Details):
             UnavailableError: no broker answered in time.
         """
         request = requests.purge_stream(name, now=now, dry_run=dry_run)
-        answer = json.loads(self._call("PurgeStream", request, timeout, stream=name))
-        return Purged(answer["records"], answer.get("at_once", False))
+        return requests.read_purged(self._call("PurgeStream", request, timeout, stream=name))
 
     def list_streams(self, *, timeout: float | None = None) -> list[Stream]:
         """All streams, ordered by name.

@@ -1,11 +1,11 @@
 """Calls of the synchronous client that extend Liftbridge; only a Bascule broker supports them."""
 
-import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, Self
 
+from bascule._admin_pb import message as admin
 from bascule._liftbridge_pb import message
 from bascule.client._core import cursors, requests
 from bascule.client._core.deadline import Deadline
@@ -27,6 +27,8 @@ __all__ = [
 ]
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_OPEN: Final = ("log_start", "high_watermark", "log_end", "size_bytes", "subscribers", "nats_dropped")
+"""Values of a partition that only the broker has on which it is open."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,22 +86,31 @@ class PartitionDetails:
     damaged: tuple[Damage, ...]
 
     @classmethod
-    def of(cls, document: Mapping[str, Any]) -> Self:
-        """A partition of FetchStreamDetails."""
-        times = {
-            "paused_at": "paused_ns",
-            "readonly_at": "readonly_ns",
-            "received_at": "last_received_ns",
-            "scrubbed_at": "scrubbed_ns",
-        }
-        values: dict[str, Any] = {item.name: document.get(item.name) for item in fields(cls) if item.name not in times}
-        values |= {name: _time(document.get(key)) for name, key in times.items()}
-        values |= {name: tuple(document[name]) for name in ("replicas", "in_sync")}
-        values["damaged"] = tuple(
-            Damage(item["start"], item["end"], item["fault"], item["path"], item["position"])
-            for item in document["damaged"]
+    def of(cls, found: Any) -> Self:
+        """From a PartitionDetails of FetchStreamDetails."""
+        is_open = found.HasField("open")
+        places = {name: getattr(found.open, name) if is_open else None for name in _OPEN}
+        return cls(
+            number=found.number,
+            incarnation=found.incarnation,
+            leader=found.leader,
+            leader_epoch=found.leader_epoch,
+            replicas=tuple(found.replicas),
+            in_sync=tuple(found.in_sync),
+            paused=found.paused,
+            paused_at=_time(found.paused_ns),
+            readonly=found.readonly,
+            readonly_at=_time(found.readonly_ns),
+            trimmed_to=found.trimmed_to,
+            **places,
+            received_at=_time(found.open.last_received_ns),
+            nats_subscription=found.nats.subscription,
+            nats_refusal=found.nats.refusal,
+            nats_not_stored=dict(found.nats.not_stored),
+            failure=found.failure,
+            scrubbed_at=_time(found.scrubbed_ns),
+            damaged=tuple(Damage(item.start, item.end, item.fault, item.path, item.position) for item in found.damaged),
         )
-        return cls(**values)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,18 +132,18 @@ class StreamDetails:
     partitions: tuple[PartitionDetails, ...]
 
     @classmethod
-    def of(cls, document: Mapping[str, Any]) -> Self:
-        """The answer of FetchStreamDetails."""
+    def of(cls, found: Any) -> Self:
+        """From a FetchStreamDetailsResponse."""
         return cls(
-            document["name"],
-            document["subject"],
-            document["queue_group"],
-            _EPOCH + timedelta(microseconds=document["created_ns"] // 1000),
-            document["resume_all"],
-            document["encrypted"],
-            document["settings"],
-            document["in_effect"],
-            tuple(PartitionDetails.of(item) for item in document["partitions"]),
+            found.name,
+            found.subject,
+            found.queue_group,
+            _EPOCH + timedelta(microseconds=found.created_ns // 1000),
+            found.resume_all,
+            found.encrypted,
+            requests.read_settings(found.settings),
+            {field.name: value for field, value in found.in_effect.ListFields()},
+            tuple(PartitionDetails.of(item) for item in found.partitions),
         )
 
 
@@ -225,9 +236,9 @@ class Details(Calls):
             OutcomeUnknownError: it was sent and not answered.
             UnavailableError: no broker answered in time.
         """
-        request = _document(name=name, changes=dict(changes), dry_run=dry_run)
-        answer = json.loads(self._call("EditStream", request, timeout, stream=name))
-        return answer["before"], answer["after"]
+        request = requests.edit_stream(name, changes, dry_run=dry_run)
+        answer = admin("EditStreamResponse").FromString(self._call("EditStream", request, timeout, stream=name))
+        return requests.read_settings(answer.before), requests.read_settings(answer.after)
 
     def resume_stream(
         self, name: str, *, partitions: Sequence[int] = (), dry_run: bool = False, timeout: float | None = None
@@ -248,10 +259,10 @@ class Details(Calls):
             OutcomeUnknownError: it was sent and not answered.
             UnavailableError: no broker answered in time.
         """
-        chosen = [requests.check_partition(partition) for partition in partitions]
-        request = _document(name=name, partitions=chosen, dry_run=dry_run)
-        most = max(chosen, default=None)
-        return tuple(json.loads(self._call("ResumeStream", request, timeout, stream=name, partition=most))["resumed"])
+        request = requests.resume_stream(name, partitions, dry_run=dry_run)
+        most = max(partitions, default=None)
+        answer = self._call("ResumeStream", request, timeout, stream=name, partition=most)
+        return tuple(admin("ResumeStreamResponse").FromString(answer).resumed)
 
     def describe_groups(self, groups: Sequence[str] = (), *, timeout: float | None = None) -> list[GroupDetails]:
         """Consumer groups that have members, ordered by id.
@@ -263,8 +274,8 @@ class Details(Calls):
         Raises:
             UnavailableError: no broker answered in time.
         """
-        answer = json.loads(self._call("FetchGroupDetails", _document(groups=list(groups)), timeout))
-        return [_group(item) for item in answer["groups"]]
+        answer = self._call("FetchGroupDetails", requests.group_details(groups), timeout)
+        return [_group(item) for item in admin("FetchGroupDetailsResponse").FromString(answer).groups]
 
     def describe_broker(self, *, timeout: float | None = None) -> BrokerDetails:
         """The broker that answers, with its counters.
@@ -272,11 +283,10 @@ class Details(Calls):
         Raises:
             UnavailableError: no broker answered in time.
         """
-        answer = json.loads(self._call("FetchBrokerDetails", _document(), timeout))
-        checks = tuple(Check(item["name"], item["outcome"], item["reason"]) for item in answer.get("checks", ()))
-        return BrokerDetails(
-            answer["id"], answer["host"], answer["port"], answer["statistics"], answer.get("version", ""), checks
-        )
+        answer = self._call("FetchBrokerDetails", requests.broker_details(), timeout)
+        found = admin("FetchBrokerDetailsResponse").FromString(answer)
+        checks = tuple(Check(item.name, item.outcome, item.reason) for item in found.checks)
+        return BrokerDetails(found.id, found.host, found.port, dict(found.statistics), found.version, checks)
 
     def list_cursors(self, *, prefix: str = "", timeout: float | None = None) -> list[CursorEntry]:
         """All stored positions in existing streams, ordered by cursor, stream and partition.
@@ -302,8 +312,8 @@ class Details(Calls):
         return found
 
     def _describe_stream(self, name: str, deadline: Deadline) -> StreamDetails:
-        answer = self._call("FetchStreamDetails", _document(name=name), deadline, stream=name)
-        return StreamDetails.of(json.loads(answer))
+        answer = self._call("FetchStreamDetails", requests.stream_details(name), deadline, stream=name)
+        return StreamDetails.of(admin("FetchStreamDetailsResponse").FromString(answer))
 
     def _stored(self, partition: int, prefix: str) -> set[tuple[str, str, int]]:
         """Cursor, stream and partition of the positions in one partition of `__cursors`; other values are ignored."""
@@ -335,21 +345,15 @@ def _escaped(name: str) -> str:
     return name.replace("\\", "\\\\").replace(",", "\\,")
 
 
-def _group(document: Mapping[str, Any]) -> GroupDetails:
+def _group(found: Any) -> GroupDetails:
     members = tuple(
         GroupMember(
-            member["id"],
-            tuple(member["streams"]),
-            {item["stream"]: tuple(item["partitions"]) for item in member["assignments"]},
+            member.id, tuple(member.streams), {item.stream: tuple(item.partitions) for item in member.assignments}
         )
-        for member in document["members"]
+        for member in found.members
     )
-    return GroupDetails(document["id"], document["coordinator"], document["epoch"], members)
+    return GroupDetails(found.id, found.coordinator, found.epoch, members)
 
 
-def _document(**values: object) -> bytes:
-    return json.dumps(values).encode()
-
-
-def _time(timestamp_ns: int | None) -> datetime | None:
+def _time(timestamp_ns: int) -> datetime | None:
     return _EPOCH + timedelta(microseconds=timestamp_ns // 1000) if timestamp_ns else None

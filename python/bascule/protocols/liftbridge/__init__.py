@@ -7,7 +7,7 @@ end − 1, both −1 when there is nothing. Timestamps are nanoseconds, duration
 * `metadata`: FetchMetadata, FetchPartitionMetadata.
 * `groups`: the four calls of consumer groups.
 * `authorization`, `neighbours`: which rights a request needs; `gate`: what may begin to exist.
-* `messages`, `refusals`: what all of them need.
+* `messages`, `rejections`: what all of them need.
 """
 
 from bascule.protocols.liftbridge.admin import LiftbridgeAdmin

@@ -6,12 +6,9 @@ from bascule.control import Controller
 from bascule.control.groups import Groups
 from bascule.metadata import Stream, StreamSettings
 from bascule.protocols.liftbridge.authorization import guarded
-from bascule.protocols.liftbridge.details import DetailMethods
-from bascule.protocols.liftbridge.editing import EditingMethods
 from bascule.protocols.liftbridge.gate import Gate
 from bascule.protocols.liftbridge.groups import GroupMethods
 from bascule.protocols.liftbridge.metadata import MetadataMethods
-from bascule.protocols.liftbridge.removal import RemovalMethods
 from bascule.protocols.liftbridge.streams import StreamMethods
 from bascule.protocols.router import Handler
 from bascule.security import Access
@@ -37,9 +34,6 @@ class LiftbridgeAdmin:
             StreamMethods(controller, defaults, gate),
             MetadataMethods(controller),
             GroupMethods(groups, controller, gate),
-            RemovalMethods(controller),
-            EditingMethods(controller, defaults, gate),
-            DetailMethods(controller),
         )
 
     def handlers(self) -> dict[str, Handler]:

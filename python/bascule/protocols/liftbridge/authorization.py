@@ -1,24 +1,24 @@
-"""The rights that methods of the control plane need (liftbridge §9.3, D5).
+"""The rights that methods of the control plane need (liftbridge §9.3, D5), those of `bascule.admin.v1` included.
 
-Asked before the handler sees the request. What the handler is going to refuse as malformed needs none; a method
-without a line here is denied whenever there is a policy.
+Most are one action on one field of the request, as specs/methods.toml says; those that depend on more are here. What
+the handler is going to refuse as malformed needs none; an unknown method is denied whenever there is a policy.
 """
 
 from collections.abc import Callable, Collection, Iterable
-from typing import Any, Final, cast
+from typing import Any, Final
 
-from bascule._json import load_json
 from bascule._liftbridge_pb import message
+from bascule._methods import METHODS
 from bascule.control.specs import INTERNAL_STREAMS
 from bascule.errors import AccessError
 from bascule.metadata import MAX_MEMBER_STREAMS, Stream
 from bascule.protocols.liftbridge.creation import is_subject
-from bascule.protocols.liftbridge.messages import MAX_OBJECT_BYTES, parse
+from bascule.protocols.liftbridge.messages import parse
 from bascule.protocols.liftbridge.neighbours import Neighbour, neighbours
 from bascule.protocols.router import AdminRequest, Handler
 from bascule.security import Access
 
-__all__ = ["RIGHTS", "guarded"]
+__all__ = ["check_rights", "guarded"]
 
 Right = tuple[str, str]
 """Action and resource."""
@@ -26,30 +26,55 @@ Right = tuple[str, str]
 EVERYTHING: Final = "*"
 """What FetchMetadata is allowed on: the list of all streams. A name, no wildcard."""
 
+INTERNAL: Final = frozenset({"ResumePartition"})
+"""Asked by the data plane, for a publisher or subscriber whose right it has checked."""
+
 
 def guarded(
     name: str, handler: Handler, access: Access, streams: Callable[[], Collection[Stream]] = tuple[Stream]
 ) -> Handler:
-    """The handler, behind a check of the client's rights. `streams`: those that exist."""
+    """The handler of a method of Liftbridge, behind a check of the client's rights. `streams`: those that exist."""
 
     async def guard(request: AdminRequest) -> bytes:
-        if access.is_on:
-            for action, resource in _rights(name, request.body):
-                access.check(request.client, action, resource, request.peer)
-            if name in _CREATING:
-                _check_neighbours(access, request, streams())
+        if access.is_on and name not in INTERNAL:
+            method = METHODS.get(name)
+            is_read = method is not None and method.resource != EVERYTHING
+            asked = parse(message(f"{name}Request"), request.body) if is_read else None
+            check_rights(access, request, name, asked, streams)
         return await handler(request)
 
     return guard
 
 
-def _check_neighbours(access: Access, request: AdminRequest, streams: Collection[Stream]) -> None:
+def check_rights(
+    access: Access, request: AdminRequest, name: str, asked: Any, streams: Callable[[], Collection[Stream]]
+) -> None:
+    """Check that the client may call a method.
+
+    Args:
+        access: the policy.
+        request: whose caller is checked.
+        name: of the method.
+        asked: the request as a message; may be `None` if the method's resource is "*".
+        streams: those that exist.
+
+    Raises:
+        AccessError: `permission_denied`, `unauthenticated`.
+    """
+    if not access.is_on:
+        return
+    for action, resource in _rights(name, asked):
+        access.check(request.client, action, resource, request.peer)
+    if name in _CREATIONS:
+        _check_neighbours(access, request, _CREATIONS[name](asked), streams())
+
+
+def _check_neighbours(access: Access, request: AdminRequest, asked: Any, streams: Collection[Stream]) -> None:
     """A new stream shares messages with those that listen where it does: to read and write them takes the rights to.
 
     Raises:
         AccessError: `permission_denied`.
     """
-    asked = parse(message("CreateStreamRequest"), request.body)
     if not _is_creation(asked):
         return
     by_subject = asked.HasField("partitionBySubject") and asked.partitionBySubject.value
@@ -72,36 +97,18 @@ def _is_excused(access: Access, client: str | None, asked: Any, neighbour: Neigh
     return named and not any(access.denies(client, action, neighbour.resource) for action in both)
 
 
-def _rights(name: str, body: bytes) -> Iterable[Right]:
-    needed = RIGHTS.get(name)
-    if needed is None:
+def _rights(name: str, asked: Any) -> Iterable[Right]:
+    if name in _BY_CODE:
+        return _BY_CODE[name](asked)
+    method = METHODS.get(name)
+    if method is None or method.resource in ("", "code"):
         message = f"The client is not authorized to call {name} on resource {EVERYTHING}"
         raise AccessError("permission_denied", message, {"action": name, "resource": EVERYTHING})
-    return needed(body)
+    return [(method.action, EVERYTHING if method.resource == EVERYTHING else getattr(asked, method.resource))]
 
 
-def _named(action: str, field: str = "name") -> Callable[[bytes], Iterable[Right]]:
-    kind = message(f"{action}Request")
-    return lambda body: [(action, getattr(parse(kind, body), field))]
-
-
-def _json_named(action: str) -> Callable[[bytes], Iterable[Right]]:
-    def needed(body: bytes) -> Iterable[Right]:
-        if len(body) > MAX_OBJECT_BYTES:
-            return ()
-        try:
-            asked: object = load_json(body)
-        except (ValueError, RecursionError):
-            return ()
-        name = cast("dict[str, Any]", asked).get("name") if isinstance(asked, dict) else None
-        return [(action, name)] if isinstance(name, str) else ()
-
-    return needed
-
-
-def _create_stream(body: bytes) -> Iterable[Right]:
+def _create_stream(asked: Any) -> Iterable[Right]:
     """The stream, and a subject that is not its name: who reads and writes the stream reads and writes the subject."""
-    asked = parse(message("CreateStreamRequest"), body)
     if not _is_creation(asked):
         return ()
     if asked.subject == asked.name:
@@ -113,47 +120,29 @@ def _is_creation(asked: Any) -> bool:
     return bool(asked.name and is_subject(asked.subject) and asked.name not in INTERNAL_STREAMS)
 
 
-def _join_group(body: bytes) -> Iterable[Right]:
+def _join_group(asked: Any) -> Iterable[Right]:
     """The group, and to read what the member is going to be given."""
-    asked = parse(message("JoinConsumerGroupRequest"), body)
     if not (asked.groupId and asked.consumerId and asked.streams) or len(asked.streams) > MAX_MEMBER_STREAMS:
         return ()
     return [("JoinConsumerGroup", asked.groupId), *(("Subscribe", stream) for stream in dict.fromkeys(asked.streams))]
 
 
-def _group(action: str) -> Callable[[bytes], Iterable[Right]]:
-    kind = message(f"{action}Request")
-
-    def needed(body: bytes) -> Iterable[Right]:
-        asked = parse(kind, body)
-        return [(action, asked.groupId)] if asked.groupId and asked.consumerId else ()
-
-    return needed
+def _group(action: str) -> Callable[[Any], Iterable[Right]]:
+    return lambda asked: [(action, asked.groupId)] if asked.groupId and asked.consumerId else ()
 
 
-RIGHTS: Final[dict[str, Callable[[bytes], Iterable[Right]]]] = {
-    "CreateStream": _create_stream,
-    "DeleteStream": _named("DeleteStream"),
-    "PauseStream": _named("PauseStream"),
-    "SetStreamReadonly": _named("SetStreamReadonly"),
-    "FetchMetadata": lambda _: [("FetchMetadata", EVERYTHING)],
-    "FetchPartitionMetadata": _named("FetchPartitionMetadata", "stream"),
-    "JoinConsumerGroup": _join_group,
-    "LeaveConsumerGroup": _group("LeaveConsumerGroup"),
-    "FetchConsumerGroupAssignments": _group("FetchConsumerGroupAssignments"),
-    "ReportConsumerGroupCoordinator": _group("ReportConsumerGroupCoordinator"),
-    "TrimPartition": _json_named("TrimPartition"),
-    "PurgeStream": _json_named("PurgeStream"),
-    "EditStream": _json_named("EditStream"),
-    # Who may pause may resume, who may create may ask whether it would work, and who may see may see all of it.
-    "ResumeStream": _json_named("PauseStream"),
-    "CheckCreateStream": _create_stream,
-    "FetchStreamDetails": _json_named("FetchPartitionMetadata"),
-    "FetchGroupDetails": lambda _: [("FetchMetadata", EVERYTHING)],
-    "FetchBrokerDetails": lambda _: [("FetchMetadata", EVERYTHING)],
-    # Asked by the data plane, for a publisher or subscriber whose right it has checked.
-    "ResumePartition": lambda _: (),
+_CREATIONS: Final[dict[str, Callable[[Any], Any]]] = {
+    "CreateStream": lambda asked: asked,
+    "CheckCreateStream": lambda asked: asked.create,
 }
-"""Rights by method, from the body of a request."""
+"""Methods about a new stream: from their request, its CreateStreamRequest."""
 
-_CREATING: Final = frozenset({"CreateStream", "CheckCreateStream"})
+_BY_CODE: Final[dict[str, Callable[[Any], Iterable[Right]]]] = {
+    **{name: lambda asked, read=read: _create_stream(read(asked)) for name, read in _CREATIONS.items()},
+    "JoinConsumerGroup": _join_group,
+    **{
+        name: _group(name)
+        for name in ("LeaveConsumerGroup", "FetchConsumerGroupAssignments", "ReportConsumerGroupCoordinator")
+    },
+}
+"""Rights of the methods whose resource is "code", from their request."""

@@ -1,5 +1,19 @@
-"""Requests and answers of the Liftbridge protocol, from and to the client's own types. No I/O."""
+"""Requests and answers of Liftbridge and of `bascule.admin.v1`, from and to the client's own types. No I/O."""
 
+from bascule.client._core.requests.admin import (
+    broker_details,
+    check_create_stream,
+    edit_stream,
+    group_details,
+    purge_stream,
+    read_in_effect,
+    read_purged,
+    read_settings,
+    read_trimmed,
+    resume_stream,
+    stream_details,
+    trim_partition,
+)
 from bascule.client._core.requests.bounds import (
     ack_policy,
     check_id,
@@ -28,13 +42,11 @@ from bascule.client._core.requests.streams import (
     metadata,
     partition_metadata,
     pause_stream,
-    purge_stream,
     read_brokers,
     read_existing,
     read_partition,
     read_streams,
     set_readonly,
-    trim_partition,
 )
 
 __all__ = [
@@ -43,13 +55,17 @@ __all__ = [
     "Position",
     "StreamOptions",
     "ack_policy",
+    "broker_details",
+    "check_create_stream",
     "check_id",
     "check_offset",
     "check_partition",
     "create_stream",
     "delete_stream",
+    "edit_stream",
     "fetch_assignments",
     "fetch_cursor",
+    "group_details",
     "group_metadata",
     "join_group",
     "leave_group",
@@ -64,13 +80,19 @@ __all__ = [
     "read_cursor",
     "read_existing",
     "read_group",
+    "read_in_effect",
     "read_joined",
     "read_partition",
+    "read_purged",
+    "read_settings",
     "read_streams",
     "read_subject_ack",
+    "read_trimmed",
     "report_coordinator",
+    "resume_stream",
     "set_cursor",
     "set_readonly",
     "stored_by",
+    "stream_details",
     "trim_partition",
 ]

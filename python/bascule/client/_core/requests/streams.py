@@ -1,6 +1,5 @@
 """Requests that create, change and list streams, and their answers. No I/O."""
 
-import json
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Final
@@ -17,13 +16,11 @@ __all__ = [
     "metadata",
     "partition_metadata",
     "pause_stream",
-    "purge_stream",
     "read_brokers",
     "read_existing",
     "read_partition",
     "read_streams",
     "set_readonly",
-    "trim_partition",
 ]
 
 _UNKNOWN_STREAM: Final = 1
@@ -83,16 +80,6 @@ def set_readonly(name: str, partitions: Sequence[int], *, readonly: bool) -> byt
     """A SetStreamReadonlyRequest."""
     chosen = [check_partition(partition) for partition in partitions]
     return message("SetStreamReadonlyRequest")(name=name, partitions=chosen, readonly=readonly).SerializeToString()
-
-
-def trim_partition(name: str, partition: int, before: int, *, dry_run: bool) -> bytes:
-    """The JSON request of TrimPartition, a method of `bascule.admin`."""
-    return json.dumps({"name": name, "partition": partition, "before": before, "dry_run": dry_run}).encode()
-
-
-def purge_stream(name: str, *, now: bool, dry_run: bool) -> bytes:
-    """JSON request of PurgeStream, a method of `bascule.admin`. `now` is sent only if set: old brokers reject it."""
-    return json.dumps({"name": name, "dry_run": dry_run, **({"now": True} if now else {})}).encode()
 
 
 def metadata(streams: list[str]) -> bytes:

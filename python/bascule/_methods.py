@@ -1,0 +1,90 @@
+"""Generated from specs/proto and specs/methods.toml by specs/generate_methods.py: change them there."""
+
+from typing import Final, NamedTuple
+
+__all__ = ["ACTIONS", "METHODS", "Method"]
+
+
+class Method(NamedTuple):
+    """A method of the gRPC port.
+
+    Attributes:
+        service: full name of its service.
+        request: message of the request, in the package of the service.
+        action: the right in a policy that it needs.
+        resource: what the right is needed on, see specs/methods.toml; empty = the data plane checks.
+        in_control: the control plane answers it.
+        request_bytes: largest request message; `None` = only `limits.message_bytes` bounds it.
+    """
+
+    service: str
+    request: str
+    action: str
+    resource: str
+    in_control: bool
+    request_bytes: int | None
+
+
+METHODS: Final[dict[str, Method]] = {
+    "CreateStream": Method("proto.API", "CreateStreamRequest", "CreateStream", "code", True, None),
+    "DeleteStream": Method("proto.API", "DeleteStreamRequest", "DeleteStream", "name", True, None),
+    "PauseStream": Method("proto.API", "PauseStreamRequest", "PauseStream", "name", True, None),
+    "SetStreamReadonly": Method("proto.API", "SetStreamReadonlyRequest", "SetStreamReadonly", "name", True, None),
+    "Subscribe": Method("proto.API", "SubscribeRequest", "Subscribe", "", False, None),
+    "FetchMetadata": Method("proto.API", "FetchMetadataRequest", "FetchMetadata", "*", True, None),
+    "FetchPartitionMetadata": Method(
+        "proto.API", "FetchPartitionMetadataRequest", "FetchPartitionMetadata", "stream", True, None
+    ),
+    "Publish": Method("proto.API", "PublishRequest", "Publish", "", False, None),
+    "PublishAsync": Method("proto.API", "PublishRequest", "Publish", "", False, None),
+    "PublishToSubject": Method("proto.API", "PublishToSubjectRequest", "PublishToSubject", "", False, None),
+    "SetCursor": Method("proto.API", "SetCursorRequest", "SetCursor", "", False, None),
+    "FetchCursor": Method("proto.API", "FetchCursorRequest", "FetchCursor", "", False, None),
+    "JoinConsumerGroup": Method("proto.API", "JoinConsumerGroupRequest", "JoinConsumerGroup", "code", True, None),
+    "LeaveConsumerGroup": Method("proto.API", "LeaveConsumerGroupRequest", "LeaveConsumerGroup", "code", True, None),
+    "FetchConsumerGroupAssignments": Method(
+        "proto.API", "FetchConsumerGroupAssignmentsRequest", "FetchConsumerGroupAssignments", "code", True, None
+    ),
+    "ReportConsumerGroupCoordinator": Method(
+        "proto.API", "ReportConsumerGroupCoordinatorRequest", "ReportConsumerGroupCoordinator", "code", True, None
+    ),
+    "TrimPartition": Method("bascule.admin.v1.Admin", "TrimPartitionRequest", "TrimPartition", "name", True, 65536),
+    "PurgeStream": Method("bascule.admin.v1.Admin", "PurgeStreamRequest", "PurgeStream", "name", True, 65536),
+    "EditStream": Method("bascule.admin.v1.Admin", "EditStreamRequest", "EditStream", "name", True, 65536),
+    "ResumeStream": Method("bascule.admin.v1.Admin", "ResumeStreamRequest", "PauseStream", "name", True, 65536),
+    "CheckCreateStream": Method(
+        "bascule.admin.v1.Admin", "CheckCreateStreamRequest", "CreateStream", "code", True, 65536
+    ),
+    "FetchStreamDetails": Method(
+        "bascule.admin.v1.Admin", "FetchStreamDetailsRequest", "FetchPartitionMetadata", "name", True, 65536
+    ),
+    "FetchGroupDetails": Method(
+        "bascule.admin.v1.Admin", "FetchGroupDetailsRequest", "FetchMetadata", "*", True, 4194304
+    ),
+    "FetchBrokerDetails": Method(
+        "bascule.admin.v1.Admin", "FetchBrokerDetailsRequest", "FetchMetadata", "*", True, 65536
+    ),
+}
+"""By name."""
+
+ACTIONS: Final = (
+    "CreateStream",
+    "DeleteStream",
+    "PauseStream",
+    "SetStreamReadonly",
+    "Subscribe",
+    "FetchMetadata",
+    "FetchPartitionMetadata",
+    "Publish",
+    "PublishToSubject",
+    "SetCursor",
+    "FetchCursor",
+    "JoinConsumerGroup",
+    "LeaveConsumerGroup",
+    "FetchConsumerGroupAssignments",
+    "ReportConsumerGroupCoordinator",
+    "TrimPartition",
+    "PurgeStream",
+    "EditStream",
+)
+"""Actions of policies and of errors, each once. Similar methods share one."""

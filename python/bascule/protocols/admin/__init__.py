@@ -1,0 +1,11 @@
+"""Our own administrative methods: the service `bascule.admin.v1.Admin` (`specs/proto/bascule_admin_v1.proto`).
+
+* `service`: what all methods have in common: reading the request, rights, the answer's bytes.
+* `removal`: TrimPartition, PurgeStream; `editing`: EditStream, ResumeStream, CheckCreateStream.
+* `details`: FetchStreamDetails, FetchGroupDetails, FetchBrokerDetails.
+* `requests`, `settings`: messages in and out of plain values.
+"""
+
+from bascule.protocols.admin.service import AdminService
+
+__all__ = ["AdminService"]
