@@ -269,7 +269,7 @@ def rust(table: list[Row], others: dict[str, dict[str, list[str]]]) -> str:
             ("bascule.admin.v1.Admin", "Admin", "specs/proto/bascule_admin_v1.proto"),
         )),
         "",
-        *(f'/// Path of {row.name}.\npub const {_constant(row.name)}: &str = "{row.path}";'
+        *(f'/// Path of `{row.name}`.\npub const {_constant(row.name)}: &str = "{row.path}";'
           for row in table if not row.in_control),
         "",
         "/// What a policy can allow. Most methods have an action of their name; similar ones share one.",

@@ -98,17 +98,17 @@ pub const API: &str = "proto.API";
 /// The service of `specs/proto/bascule_admin_v1.proto`.
 pub const ADMIN: &str = "bascule.admin.v1.Admin";
 
-/// Path of Subscribe.
+/// Path of `Subscribe`.
 pub const SUBSCRIBE: &str = "/proto.API/Subscribe";
-/// Path of Publish.
+/// Path of `Publish`.
 pub const PUBLISH: &str = "/proto.API/Publish";
-/// Path of PublishAsync.
+/// Path of `PublishAsync`.
 pub const PUBLISH_ASYNC: &str = "/proto.API/PublishAsync";
-/// Path of PublishToSubject.
+/// Path of `PublishToSubject`.
 pub const PUBLISH_TO_SUBJECT: &str = "/proto.API/PublishToSubject";
-/// Path of SetCursor.
+/// Path of `SetCursor`.
 pub const SET_CURSOR: &str = "/proto.API/SetCursor";
-/// Path of FetchCursor.
+/// Path of `FetchCursor`.
 pub const FETCH_CURSOR: &str = "/proto.API/FetchCursor";
 
 /// What a policy can allow. Most methods have an action of their name; similar ones share one.
