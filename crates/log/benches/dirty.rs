@@ -3,7 +3,7 @@
 //!
 //! `cargo bench -p bascule-log --bench dirty` (or `--profile fast`). The directory is the system's temporary one, or
 //! `BASCULE_BENCH_DIR`. Write amplification is bytes written to segments and journal for each byte of batches.
-#![allow(clippy::unwrap_used)] // a bench that cannot go on should stop
+#![allow(clippy::unwrap_used)] // a bench that cannot continue should stop
 use bascule_log::{GroupCommitter, Log, LogId, LogOptions, OsStorage, WalOptions};
 use bascule_record::{BatchBuilder, BatchLimits, Codec, RecordRef, SealedBatch};
 use std::path::Path;

@@ -113,11 +113,11 @@ fn logs(root: &Path) -> Part {
     let templates = prepare::templates(root);
     Box::new(move |dice, work| {
         let template = &templates[dice.below(templates.len() as u64) as usize];
-        let told = template.copy_to(work, dice);
-        let (verdict, detail) = judged(|| judge::judge(template, work, &told));
+        let injury = template.copy_to(work, dice);
+        let (verdict, detail) = judged(|| judge::judge(template, work, &injury));
         Outcome {
-            what: format!("{} {told:?}", template.name),
-            counts: told.counts(),
+            what: format!("{} {injury:?}", template.name),
+            counts: injury.counts(),
             verdict,
             detail,
         }
@@ -129,7 +129,7 @@ fn journal(root: &Path) -> Part {
     Box::new(move |dice, work| {
         let home = &homes[dice.below(homes.len() as u64) as usize];
         let harm = home.copy_to(work, dice);
-        let mut counts = harm.told.counts();
+        let mut counts = harm.injury.counts();
         let (verdict, detail) = judged(|| {
             let (verdict, detail, limit) = judge_journal::judge(home, work, &harm, dice);
             counts.extend(limit.map(|limit| format!("limit {limit:?}")));

@@ -289,7 +289,7 @@ impl Log {
                     if in_journal {
                         shared.raise_durable_end(end);
                     } else {
-                        shared.raise_settled_end(end);
+                        shared.raise_segment_synced_end(end);
                     }
                     done(Ok(end));
                 }

@@ -4,18 +4,18 @@ use std::fs;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-/// What was done, for the report.
+/// The damage done, for the report.
 #[derive(Debug)]
 #[allow(dead_code)] // `path` and `at` are printed
-pub struct Told {
+pub struct Injury {
     pub kind: &'static str,
     pub file: String,
     pub path: String,
     pub at: (u64, u64),
 }
 
-impl Told {
-    /// What it is counted under.
+impl Injury {
+    /// The names that it is counted under.
     pub fn counts(&self) -> Vec<String> {
         vec![format!("kind {}", self.kind), format!("file {}", self.file)]
     }
@@ -62,7 +62,7 @@ fn noise(dice: &mut Dice, len: u64) -> Vec<u8> {
 }
 
 /// Damages one file of `directory`. The damage may happen to change nothing.
-pub fn apply(directory: &Path, others: &[PathBuf; 2], dice: &mut Dice) -> Told {
+pub fn apply(directory: &Path, others: &[PathBuf; 2], dice: &mut Dice) -> Injury {
     let path = pick(directory, dice);
     let mut bytes = fs::read(&path).unwrap();
     let len = bytes.len() as u64;
@@ -140,7 +140,7 @@ pub fn apply(directory: &Path, others: &[PathBuf; 2], dice: &mut Dice) -> Told {
         }
         _ => {
             fs::remove_file(&path).unwrap();
-            return Told {
+            return Injury {
                 kind: "missing",
                 file: kind_of(&path),
                 path: path.display().to_string(),
@@ -149,7 +149,7 @@ pub fn apply(directory: &Path, others: &[PathBuf; 2], dice: &mut Dice) -> Told {
         }
     };
     fs::write(&path, bytes).unwrap();
-    Told {
+    Injury {
         kind,
         file: kind_of(&path),
         path: path.display().to_string(),
@@ -158,7 +158,7 @@ pub fn apply(directory: &Path, others: &[PathBuf; 2], dice: &mut Dice) -> Told {
 }
 
 /// Damages bytes of that range of the file; a cut takes all behind it, too.
-pub fn apply_within(path: &Path, range: Range<usize>, dice: &mut Dice) -> Told {
+pub fn apply_within(path: &Path, range: Range<usize>, dice: &mut Dice) -> Injury {
     let mut bytes = fs::read(path).unwrap();
     let from = range.start + dice.below(range.len() as u64) as usize;
     let most = [1, 16, 128, 512, 4096][dice.below(5) as usize];
@@ -188,9 +188,9 @@ pub fn apply_within(path: &Path, range: Range<usize>, dice: &mut Dice) -> Told {
         }
     };
     fs::write(path, bytes).unwrap();
-    Told {
+    Injury {
         kind,
-        file: "unsettled seg".to_owned(),
+        file: "unsynced seg".to_owned(),
         path: path.display().to_string(),
         at: (from as u64, to as u64),
     }

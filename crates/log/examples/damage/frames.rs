@@ -11,14 +11,14 @@ const MARKS: [usize; 2] = [1024, 512];
 const MARK_BYTES: usize = 32;
 /// A slot of the head.
 const HEAD_BYTES: usize = 512;
-/// The head of a frame and the header of its first batch: by these a frame tells whose it is.
+/// The head of a frame and the header of its first batch: these name its log.
 const TELLING_BYTES: usize = FRAME_BYTES + HEADER_BYTES;
 
 /// A file and the frames of its last use.
 pub struct JournalFile {
     pub bytes: Vec<u8>,
     pub sequence: u64,
-    pub life: u64,
+    pub run: u64,
     /// The use before, and where its frames end.
     pub before: (u64, u64),
     pub frames: Vec<Frame>,
@@ -75,7 +75,7 @@ fn read_file(bytes: Vec<u8>) -> Option<JournalFile> {
     } else {
         HEADER_BYTES - 4
     };
-    let (sequence, life) = (number(8)?, number(16)?);
+    let (sequence, run) = (number(8)?, number(16)?);
     let before = if u32_at(preamble, 4)? < 3 {
         (0, 0)
     } else {
@@ -89,7 +89,7 @@ fn read_file(bytes: Vec<u8>) -> Option<JournalFile> {
     Some(JournalFile {
         bytes,
         sequence,
-        life,
+        run,
         before,
         frames,
     })
@@ -165,15 +165,15 @@ pub fn left(before: &[JournalFile], directory: &Path) -> Vec<Vec<Left>> {
     named.extend(valid.iter().map(|file| file.before));
     let of_file = |file: &JournalFile| {
         let same = now.iter().find(|now| is_use_of(now, file));
-        // The next use of any file, as far as it has frames, tells what life it is of.
+        // The next log number with frames, of any file, names its run.
         let mut later = valid.iter().filter(|other| other.sequence > file.sequence);
         let next = later.find(|other| !other.frames.is_empty());
-        let goes_on = next.is_some_and(|next| next.life == file.life);
+        let continues = next.is_some_and(|next| next.run == file.run);
         let ours = named
             .iter()
             .filter(|(sequence, _)| *sequence == file.sequence);
         let known_to = ours.map(|(_, end)| *end as usize).max();
-        let known_to = if goes_on {
+        let known_to = if continues {
             usize::MAX
         } else {
             known_to.unwrap_or(0)
@@ -183,7 +183,7 @@ pub fn left(before: &[JournalFile], directory: &Path) -> Vec<Vec<Left>> {
             let synced_to = marks.map_or(0, |(synced, _)| synced);
             let mut left = left_in(file, now, known_to.max(synced_to));
             for (frame, left) in file.frames.iter().zip(&mut left) {
-                // A mark says that it was written, or not both are there: either is told.
+                // A mark says that it was written, or one of the marks is missing: both are reported.
                 left.is_noticed |= marks.is_none_or(|(_, written)| frame.from < written);
             }
             left
@@ -199,9 +199,9 @@ fn marks(file: &JournalFile, now: &[u8]) -> Option<(usize, usize)> {
         let at = file.bytes.len() - before_end;
         let (body, crc) = now.get(at..at + MARK_BYTES)?.split_at(MARK_BYTES - 4);
         let is_ours = u64_at(body, 0)? == file.sequence && body[8..12] == file.bytes[60..64];
-        let is_sound = is_ours && u32_at(crc, 0)? == crc32c::crc32c(body);
+        let is_valid = is_ours && u32_at(crc, 0)? == crc32c::crc32c(body);
         let fields = (u32_at(body, 12)? as usize, u32_at(body, 16)? as usize);
-        is_sound.then_some(fields)
+        is_valid.then_some(fields)
     };
     let [odd, even] = MARKS.each_ref().map(mark);
     let (odd, even) = (odd?, even?);

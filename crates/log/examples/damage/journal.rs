@@ -1,7 +1,7 @@
 //! Data directories with a journal that are damaged: three logs whose last batches are in the journal alone, or in segments
 //! that were not synced, as a kill or a power cut leaves them.
 use crate::Dice;
-use crate::apply::{Told, apply, apply_within};
+use crate::apply::{Injury, apply, apply_within};
 use crate::frames::{self, JournalFile};
 use crate::power::{self, Cut, Power};
 use crate::prepare::{Template, push};
@@ -20,13 +20,13 @@ pub struct Home {
     /// As it was when the broker ended, and what of that was synced.
     now: PathBuf,
     synced: PathBuf,
-    /// What was synced of it in the middle of its life.
+    /// What was synced of it in the middle of its run.
     earlier: PathBuf,
     /// Journals as they were then, and of another data directory.
     others: [PathBuf; 2],
     pub logs: Vec<Template>,
     /// Of each log: everything below is in its segments, synced.
-    pub settled: Vec<u64>,
+    pub segment_synced: Vec<u64>,
     /// What the journal holds.
     pub journal: Vec<JournalFile>,
 }
@@ -41,7 +41,7 @@ struct Plan {
     rounds: usize,
     /// How each log takes part in rounds.
     parts: [Part; 3],
-    /// In the middle the broker is killed, and the next life opens so many of the logs.
+    /// In the middle the broker is killed, and the next run opens so many of the logs.
     reopens: Option<usize>,
 }
 
@@ -58,7 +58,7 @@ enum Part {
 /// What was done to a copy of a data directory.
 #[derive(Debug)]
 pub struct Harm {
-    pub told: Told,
+    pub injury: Injury,
     /// How the broker ended; `None`: it was killed, and the segments hold everything.
     pub cut: Option<Cut>,
 }
@@ -84,18 +84,18 @@ impl Home {
             power::cut(work, &self.synced, how, dice);
         }
         Harm {
-            told: apply(&work.join("journal"), &self.others, dice),
+            injury: apply(&work.join("journal"), &self.others, dice),
             cut: how,
         }
     }
 
-    /// Whether all that was ever synced is, byte for byte, what it was in the middle of the life: a power cut at that moment leaves
-    /// this directory, when what was written since was written by then and not acknowledged.
+    /// Whether everything synced is, byte for byte, as it was in the middle of the run: a power cut at that moment leaves this
+    /// directory if later writes were in flight then.
     pub fn is_as_earlier(&self, work: &Path) -> bool {
         let is_same = |at: &Path, what: &str| {
             power::contents(&at.join(what)) == power::contents(&self.earlier.join(what))
         };
-        // Files that are ready for a later use hold nothing; under which name one is used tells nothing.
+        // Files that are ready for later use are empty, and the names of used files do not matter.
         let used = |journal: &Path| {
             let contents = power::contents(journal).into_values();
             let mut used: Vec<_> = contents
@@ -109,9 +109,9 @@ impl Home {
             && is_same(&self.synced, "partitions")
     }
 
-    /// Damages what of a segment was not synced: the journal has it, too.
+    /// Damages bytes of a segment that were not synced: the journal has them too.
     fn harm_segment(&self, work: &Path, dice: &mut Dice) -> Harm {
-        let mut unsettled = Vec::new();
+        let mut unsynced_ranges = Vec::new();
         for path in power::tree(&work.join("partitions")) {
             let synced = fs::read(self.synced.join(path.strip_prefix(work).unwrap())).unwrap();
             let now = fs::read(&path).unwrap();
@@ -119,12 +119,12 @@ impl Home {
             let is_segment = path.extension().is_some_and(|name| name == "seg");
             let mut unsynced = (0..now.len()).filter(|_| is_segment).filter(differs);
             if let Some(from) = unsynced.next() {
-                unsettled.push((path, from..unsynced.next_back().unwrap_or(from) + 1));
+                unsynced_ranges.push((path, from..unsynced.next_back().unwrap_or(from) + 1));
             }
         }
-        let (path, range) = &unsettled[dice.below(unsettled.len() as u64) as usize];
+        let (path, range) = &unsynced_ranges[dice.below(unsynced_ranges.len() as u64) as usize];
         Harm {
-            told: apply_within(path, range.clone(), dice),
+            injury: apply_within(path, range.clone(), dice),
             cut: None,
         }
     }
@@ -161,13 +161,13 @@ impl Part {
     }
 }
 
-/// A life of the logs.
-pub struct Life {
+/// A run of the logs.
+pub struct Run {
     pub committer: Arc<GroupCommitter>,
     pub logs: Vec<Log>,
 }
 
-impl Life {
+impl Run {
     /// One round: so many batches of each log, all acknowledged when it returns.
     pub fn round(
         &mut self,
@@ -228,7 +228,7 @@ pub fn homes(root: &Path) -> Vec<Home> {
             },
         ),
         (
-            "settled at times",
+            "segments synced at times",
             Plan {
                 rounds: 40,
                 flush_rounds: 6,
@@ -279,10 +279,10 @@ fn make(root: &Path, incarnation: u64, (name, plan): (&'static str, Plan), other
     };
     let (now, synced) = (at("now"), at("synced"));
     let earlier = at("earlier");
-    let (life, values) = maker.live(&earlier);
+    let (run, values) = maker.live(&earlier);
     power::copy_tree(&maker.live, &now);
     maker.power.copy_synced(&maker.live, &synced);
-    drop(life);
+    drop(run);
     let template = |(i, values): (usize, Vec<Vec<u8>>)| Template {
         name,
         identity: maker.identity(i),
@@ -294,11 +294,11 @@ fn make(root: &Path, incarnation: u64, (name, plan): (&'static str, Plan), other
         values,
     };
     let logs: Vec<Template> = values.into_iter().enumerate().map(template).collect();
-    let settled = |(i, log): (usize, &Template)| {
+    let synced_end = |(i, log): (usize, &Template)| {
         let verified = verify(&OsStorage, &maker.directory(&synced, i), log.identity);
-        verified.expect("what was synced can be read").log_end
+        verified.expect("synced segments can be read").log_end
     };
-    let settled: Vec<u64> = logs.iter().enumerate().map(settled).collect();
+    let segment_synced: Vec<u64> = logs.iter().enumerate().map(synced_end).collect();
     let journal = frames::read(&now.join("journal"));
     Home {
         name,
@@ -308,7 +308,7 @@ fn make(root: &Path, incarnation: u64, (name, plan): (&'static str, Plan), other
         others: [earlier.join("journal"), other.to_path_buf()],
         earlier,
         logs,
-        settled,
+        segment_synced,
         journal,
     }
 }
@@ -334,23 +334,19 @@ impl Maker {
         root.join("partitions").join(name)
     }
 
-    fn begin(
-        &self,
-        open: impl Fn(&Path, usize, &Arc<GroupCommitter>) -> Log,
-        count: usize,
-    ) -> Life {
+    fn begin(&self, open: impl Fn(&Path, usize, &Arc<GroupCommitter>) -> Log, count: usize) -> Run {
         let options = self.plan.options(&self.live);
         let committer = GroupCommitter::stepped_with_wal(Arc::new(self.power.clone()), options);
         let committer = committer.unwrap();
         let logs = (0..count).map(|i| open(&self.directory(&self.live, i), i, &committer));
-        Life {
+        Run {
             logs: logs.collect(),
             committer,
         }
     }
 
     /// All rounds of the plan. What the logs hold then; `earlier`: where all goes that was synced in the first half.
-    fn live(&self, earlier: &Path) -> (Life, Vec<Vec<Vec<u8>>>) {
+    fn live(&self, earlier: &Path) -> (Run, Vec<Vec<Vec<u8>>>) {
         let (plan, mut values) = (self.plan, vec![Vec::new(); 3]);
         let create = |at: &Path, i, committer: &_| {
             Log::create(at, self.identity(i), plan.log_options(), committer).unwrap()
@@ -359,14 +355,14 @@ impl Maker {
             let opened = Log::open(at, self.identity(i), plan.log_options(), committer);
             opened.unwrap().0
         };
-        let (mut life, mut epoch) = (self.begin(create, 3), 1);
+        let (mut run, mut epoch) = (self.begin(create, 3), 1);
         for round in 0..plan.rounds {
             if round == plan.rounds / 2 {
                 self.power.copy_synced(&self.live, earlier);
                 if let Some(count) = plan.reopens {
                     // As a kill: nothing is closed.
-                    life.logs.clear();
-                    (life, epoch) = (self.begin(open, count), 2);
+                    run.logs.clear();
+                    (run, epoch) = (self.begin(open, count), 2);
                 }
             }
             let batches = |i: usize| {
@@ -374,8 +370,8 @@ impl Maker {
                 if is_in { 1 + (round + i) % 3 % 2 } else { 0 }
             };
             let batches = [0, 1, 2].map(batches);
-            life.round(&batches, &mut values, epoch, plan.codec);
+            run.round(&batches, &mut values, epoch, plan.codec);
         }
-        (life, values)
+        (run, values)
     }
 }

@@ -1,5 +1,5 @@
-//! What became of a damaged log.
-use crate::apply::Told;
+//! The verdict on a damaged log.
+use crate::apply::Injury;
 use crate::prepare::{Template, append};
 use bascule_log::integrity::{inspect, verify};
 use bascule_log::{GroupCommitter, Log, LogReader, OsStorage, ReadError, ReadMode};
@@ -23,9 +23,9 @@ impl Seen {
     }
 }
 
-/// The verdict: `detected`, `harmless`, `wrong`, `silent` (records are gone and nobody says so), `reused`, `wide` (more is
+/// The verdict: `detected`, `harmless`, `wrong`, `silent` (lost records are not reported), `reused`, `wide` (more is
 /// refused than what was damaged).
-pub fn judge(template: &Template, directory: &Path, told: &Told) -> (&'static str, String) {
+pub fn judge(template: &Template, directory: &Path, injury: &Injury) -> (&'static str, String) {
     let found = verify(&OsStorage, directory, template.identity);
     let found = found.map_or(true, |verified| !verified.findings.is_empty());
     let committer = GroupCommitter::stepped(Arc::new(OsStorage));
@@ -47,10 +47,10 @@ pub fn judge(template: &Template, directory: &Path, told: &Told) -> (&'static st
     if let Some(fault) = check(acked, &first, &log.reader(), &template.values) {
         return fault;
     }
-    if let Some(fault) = too_wide(template, told, &first) {
+    if let Some(fault) = too_wide(template, injury, &first) {
         return fault;
     }
-    // Life goes on: new records get new offsets, and the next start finds the same.
+    // The log continues: new records get new offsets, and the next start finds the same.
     let end = log.reader().log_end();
     let mut values = template.values.clone();
     values.truncate(end as usize);
@@ -70,13 +70,13 @@ pub fn judge(template: &Template, directory: &Path, told: &Told) -> (&'static st
     if let Some(fault) = check(acked, &second, &log.reader(), &expected) {
         return fault;
     }
-    if let Some(fault) = too_wide(template, told, &second) {
+    if let Some(fault) = too_wide(template, injury, &second) {
         return fault;
     }
-    // What the first life served is durable since: the second serves or refuses it.
+    // Records served in the first run are durable: the second run serves or refuses them.
     let lost = |(offset, _): &&(u64, Vec<u8>)| !second.knows(*offset);
     if let Some((offset, _)) = first.served.iter().find(lost) {
-        return ("silent", format!("the second life lost offset {offset}"));
+        return ("silent", format!("the second run lost offset {offset}"));
     }
     let quarantined = !log.reader().quarantine().is_empty();
     let said = found
@@ -127,11 +127,11 @@ pub fn check(
 
 /// One flipped bit costs the batch that it is in and nothing else: the next one proves itself by the damaged one's length or
 /// checksum, of which at most one was hit. In other files than segments it costs nothing.
-fn too_wide(template: &Template, told: &Told, seen: &Seen) -> Option<(&'static str, String)> {
-    if told.kind != "flip" {
+fn too_wide(template: &Template, injury: &Injury, seen: &Seen) -> Option<(&'static str, String)> {
+    if injury.kind != "flip" {
         return None;
     }
-    let (from, to) = held_by(template, told);
+    let (from, to) = held_by(template, injury);
     let beyond = |(start, end): &&(u64, u64)| *start < from || *end > to;
     let wide = seen.refused.iter().find(beyond)?;
     Some((
@@ -141,10 +141,10 @@ fn too_wide(template: &Template, told: &Told, seen: &Seen) -> Option<(&'static s
 }
 
 /// The offsets of the batch in which the damage begins; none when it is in no batch.
-fn held_by(template: &Template, told: &Told) -> (u64, u64) {
+fn held_by(template: &Template, injury: &Injury) -> (u64, u64) {
     let view = inspect(&OsStorage, &template.now, template.identity, 0, usize::MAX);
-    let view = view.expect("the template is sound");
-    let name = Path::new(&told.path).file_name();
+    let view = view.expect("the template is valid");
+    let name = Path::new(&injury.path).file_name();
     let segment = view
         .segments
         .iter()
@@ -154,7 +154,7 @@ fn held_by(template: &Template, told: &Told) -> (u64, u64) {
             let header = &batch.header;
             let end = batch.position + header.batch_bytes() as u64;
             (segment.base_offset..segment.next_offset).contains(&header.base_offset)
-                && (batch.position..end).contains(&told.at.0)
+                && (batch.position..end).contains(&injury.at.0)
         })
     });
     held.map_or((0, 0), |batch| {
@@ -174,9 +174,9 @@ pub fn read(reader: &LogReader) -> Seen {
                     let bytes = bytes.expect("the cursor returns whole batches");
                     let Ok(batch) = Batch::read(&bytes) else {
                         let header =
-                            Header::read(&bytes).expect("the cursor returns sound headers");
+                            Header::read(&bytes).expect("the cursor returns valid headers");
                         let ReadError::Damaged(damage) = reader.damaged(&header) else {
-                            panic!("damage is told as damage");
+                            panic!("damage is reported as damage");
                         };
                         seen.refused.push((damage.start, damage.end));
                         continue;

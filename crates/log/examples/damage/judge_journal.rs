@@ -1,11 +1,10 @@
-//! What became of a data directory of which a file of the journal was damaged, or what of a segment was not synced.
+//! The verdict on a data directory with damage in a file of the journal, or in bytes of a segment that were not synced.
 //!
-//! Everything acknowledged has to be served or refused, and no more may be refused than the frames held that were hit. Where
-//! nothing behind a hit frame tells of the log, less can be known ([`Limit`]): then the log may end before it, and nothing
-//! else is excused.
+//! Every acknowledged record has to be served or refused, and only records of damaged frames may be refused. If no frame after
+//! a damaged one names the log, less can be known ([`Limit`]): then the log may end before it, and nothing else is excused.
 use crate::Dice;
 use crate::frames::{self, Left};
-use crate::journal::{Harm, Home, Life};
+use crate::journal::{Harm, Home, Run};
 use crate::judge::{Seen, check, read};
 use crate::power::{self, Cut, Power};
 use crate::prepare::Template;
@@ -17,30 +16,30 @@ use std::sync::Arc;
 
 type Fault = (&'static str, String);
 
-/// What is known to be beyond a journal, by its format page and the page on repairs. All but the last has to be told.
+/// Losses that a journal cannot prove, by its format page and the page on repairs. All but the last have to be reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Limit {
-    /// Of the last frames of a log something is left: but not whose they were, or not that they were acknowledged.
-    Told,
-    /// Nothing is left of the last frames of an earlier file, and later ones have none of the log: not whose they were.
+    /// Something is left of the last frames of a log, but not their log, or not that they were acknowledged.
+    Reported,
+    /// Nothing is left of the last frames of an earlier file, and later files have none of the log: the log is unknown.
     EndOfFile,
-    /// Nothing is left of a whole file: not whose frames it held.
+    /// Nothing is left of a whole file: its logs are unknown.
     WholeFile,
-    /// All of the last file, with its marks, is as it was behind an earlier round: as if the later ones had never been written.
+    /// The whole last file, with its end markers, is as it was after an earlier round: as if the later ones were never written.
     LastRounds,
 }
 
-/// What one log owes.
+/// The duty of one log.
 struct Due {
     /// Everything below has to be served or refused, and is not used again.
     sure: u64,
-    /// Why less is due than was acknowledged.
+    /// Why it is less than was acknowledged.
     limit: Option<Limit>,
     /// Offsets that may be refused.
     hit: Vec<(u64, u64)>,
 }
 
-/// What the tools that look at a directory offline say.
+/// Output of the offline tools.
 struct Offline {
     journal: Option<WalVerified>,
     /// Ranges that are lost, of each log.
@@ -48,18 +47,18 @@ struct Offline {
     any: bool,
 }
 
-/// What was said.
-struct Said {
-    /// Anything, by whom ever.
+/// Reports of the run.
+struct Reports {
+    /// Any report, of any part.
     any: bool,
-    /// Of the journal.
+    /// A report of the journal.
     of_journal: bool,
-    /// A log ends before what was acknowledged.
+    /// A log ends before its last acknowledged record.
     is_short: bool,
 }
 
-/// The verdict, as of a single log, or `earlier`: something is lost that nobody told, and all that was ever synced is, byte for
-/// byte, what it was at an earlier moment. And the limit.
+/// The verdict, as of a single log, or `earlier`: a loss is not reported, and everything synced is, byte for byte, as it was at
+/// an earlier moment. And the limit.
 pub fn judge(
     home: &Home,
     work: &Path,
@@ -69,24 +68,24 @@ pub fn judge(
     let dues = dues(home, work, harm);
     let limit = dues.iter().filter_map(|due| due.limit).max();
     let may_be_silent = limit == Some(Limit::LastRounds) && home.is_as_earlier(work);
-    let (verdict, detail) = match live_on(home, work, &dues, dice) {
-        Ok(said) if said.is_short && !said.of_journal && may_be_silent => {
+    let (verdict, detail) = match run_twice(home, work, &dues, dice) {
+        Ok(reports) if reports.is_short && !reports.of_journal && may_be_silent => {
             ("earlier", String::new())
         }
-        Ok(said) if said.is_short && !said.of_journal => {
+        Ok(reports) if reports.is_short && !reports.of_journal => {
             ("silent", format!("a log is short, for {limit:?}"))
         }
-        Ok(said) if said.any => ("detected", String::new()),
+        Ok(reports) if reports.any => ("detected", String::new()),
         Ok(_) => ("harmless", String::new()),
         Err(fault) => fault,
     };
     (verdict, detail, limit)
 }
 
-/// What each log owes after the damage.
+/// The duty of each log after the damage.
 fn dues(home: &Home, work: &Path, harm: &Harm) -> Vec<Due> {
     let left = frames::left(&home.journal, &work.join("journal"));
-    let due = |(log, settled): (&Template, &u64)| {
+    let due = |(log, synced): (&Template, &u64)| {
         // The segments hold everything, or the journal what one of them lost.
         if harm.cut.is_none() {
             return Due {
@@ -95,15 +94,19 @@ fn dues(home: &Home, work: &Path, harm: &Harm) -> Vec<Due> {
                 hit: Vec::new(),
             };
         }
-        due_behind(home, &left, log, *settled)
+        due_after(home, &left, log, *synced)
     };
-    home.logs.iter().zip(&home.settled).map(due).collect()
+    home.logs
+        .iter()
+        .zip(&home.segment_synced)
+        .map(due)
+        .collect()
 }
 
-/// What a log owes whose segments may hold no more than what was settled.
-fn due_behind(home: &Home, left: &[Vec<Left>], log: &Template, settled: u64) -> Due {
+/// The duty of a log whose segments may end at `synced`.
+fn due_after(home: &Home, left: &[Vec<Left>], log: &Template, synced: u64) -> Due {
     let mut due = Due {
-        sure: settled,
+        sure: synced,
         limit: None,
         hit: Vec::new(),
     };
@@ -133,25 +136,29 @@ fn due_behind(home: &Home, left: &[Vec<Left>], log: &Template, settled: u64) -> 
                 due.hit.push((frame.start, frame.end));
                 gone.push((
                     frame.end,
-                    if left.is_noticed { Limit::Told } else { unseen },
+                    if left.is_noticed {
+                        Limit::Reported
+                    } else {
+                        unseen
+                    },
                 ));
             }
         }
     }
     let limits = gone.into_iter().filter(|(end, _)| *end > due.sure);
-    // Where one is told, all of it is.
+    // One report covers all of it.
     due.limit = limits.map(|(_, limit)| limit).min();
     due
 }
 
-/// Two lives on the directory, and what was said.
-fn live_on(home: &Home, work: &Path, dues: &[Due], dice: &mut Dice) -> Result<Said, Fault> {
-    let offline = look_offline(home, work);
+/// Two lives on the directory, and what was reports.
+fn run_twice(home: &Home, work: &Path, dues: &[Due], dice: &mut Dice) -> Result<Reports, Fault> {
+    let offline = check_offline(home, work);
     let power = Power::over(work);
     // Refusing to start is an answer: nothing is served, nothing was touched.
-    let Ok(mut life) = begin(home, work, Arc::new(power.clone())) else {
+    let Ok(mut run) = begin(home, work, Arc::new(power.clone())) else {
         return if offline.any {
-            Ok(Said {
+            Ok(Reports {
                 any: true,
                 of_journal: true,
                 is_short: false,
@@ -160,14 +167,14 @@ fn live_on(home: &Home, work: &Path, dues: &[Due], dice: &mut Dice) -> Result<Sa
             silent("it does not start")
         };
     };
-    let first = read_all(&life);
-    let told = life.committer.wal_damages();
-    let of_journal = told.iter().any(|damage| damage.fault.can_cost());
+    let first = read_all(&run);
+    let damages = run.committer.wal_damages();
+    let of_journal = damages.iter().any(|damage| damage.fault.can_cost());
     let mut any = offline.any || of_journal;
-    check_telling(&offline, &life, dues)?;
+    check_reports(&offline, &run, dues)?;
     let (mut values, mut is_short) = (Vec::new(), false);
     for (i, (due, seen)) in dues.iter().zip(&first).enumerate() {
-        let (log, reader) = (&home.logs[i], life.logs[i].reader());
+        let (log, reader) = (&home.logs[i], run.logs[i].reader());
         prefixed(i, check((0, due.sure), seen, &reader, &log.values))?;
         prefixed(i, too_wide(due, seen))?;
         prefixed(i, unforeseen(seen, &offline.lost[i]))?;
@@ -178,22 +185,22 @@ fn live_on(home: &Home, work: &Path, dues: &[Due], dice: &mut Dice) -> Result<Sa
         known.resize(end, Vec::new());
         values.push(known);
     }
-    // Life goes on: new records get new offsets, and the next start finds the same.
+    // The logs continue: new records get new offsets, and the next start finds the same.
     for counts in [[1, 2, 1], [2, 1, 1], [1, 0, 1]] {
-        life.round(&counts, &mut values, 9, Codec::None);
+        run.round(&counts, &mut values, 9, Codec::None);
     }
-    end(life, work, &power, dice);
-    let Ok(life) = begin(home, work, Arc::new(OsStorage)) else {
+    end(run, work, &power, dice);
+    let Ok(run) = begin(home, work, Arc::new(OsStorage)) else {
         return silent("it does not start a second time");
     };
-    // All logs have taken over what there was: what is lost by then was told.
-    let told = life.committer.wal_damages();
-    if told.iter().any(|damage| damage.was_acked) {
-        return Err(("alarm", format!("the second start tells {told:?}")));
+    // All logs have replayed: losses were reported by then.
+    let damages = run.committer.wal_damages();
+    if damages.iter().any(|damage| damage.was_acked) {
+        return Err(("alarm", format!("the second start reports {damages:?}")));
     }
-    let second = read_all(&life);
+    let second = read_all(&run);
     for (i, (due, seen)) in dues.iter().zip(&second).enumerate() {
-        let reader = life.logs[i].reader();
+        let reader = run.logs[i].reader();
         prefixed(
             i,
             check((0, values[i].len() as u64), seen, &reader, &values[i]),
@@ -201,10 +208,10 @@ fn live_on(home: &Home, work: &Path, dues: &[Due], dice: &mut Dice) -> Result<Sa
         prefixed(i, too_wide(due, seen))?;
         let lost = |(offset, _): &&(u64, Vec<u8>)| !seen.served.iter().any(|(at, _)| at == offset);
         if let Some((offset, _)) = first[i].served.iter().find(lost) {
-            return silent(&format!("log {i}: the second life lost offset {offset}"));
+            return silent(&format!("log {i}: the second run lost offset {offset}"));
         }
     }
-    Ok(Said {
+    Ok(Reports {
         any,
         of_journal,
         is_short,
@@ -226,7 +233,7 @@ fn directory(work: &Path, log: &Template) -> PathBuf {
     work.join("partitions").join(name)
 }
 
-fn begin(home: &Home, work: &Path, storage: Arc<dyn Storage>) -> Result<Life, bascule_log::Error> {
+fn begin(home: &Home, work: &Path, storage: Arc<dyn Storage>) -> Result<Run, bascule_log::Error> {
     let committer = GroupCommitter::stepped_with_wal(storage, home.options(work))?;
     let open = |log: &Template| {
         let at = directory(work, log);
@@ -235,30 +242,30 @@ fn begin(home: &Home, work: &Path, storage: Arc<dyn Storage>) -> Result<Life, ba
         Ok(opened)
     };
     let logs = home.logs.iter().map(open).collect::<Result<_, _>>()?;
-    Ok(Life { committer, logs })
+    Ok(Run { committer, logs })
 }
 
-fn read_all(life: &Life) -> Vec<Seen> {
-    life.logs.iter().map(|log| read(&log.reader())).collect()
+fn read_all(run: &Run) -> Vec<Seen> {
+    run.logs.iter().map(|log| read(&log.reader())).collect()
 }
 
 /// The broker ends: it is closed or killed, or the power goes.
-fn end(life: Life, work: &Path, power: &Power, dice: &mut Dice) {
+fn end(run: Run, work: &Path, power: &Power, dice: &mut Dice) {
     match dice.below(5) {
-        0 => life.logs.into_iter().for_each(|log| log.close().unwrap()),
+        0 => run.logs.into_iter().for_each(|log| log.close().unwrap()),
         1 => {}
         way => {
             let synced = work.with_extension("synced");
             let _ = std::fs::remove_dir_all(&synced);
             power.copy_synced(work, &synced);
-            drop(life);
+            drop(run);
             let how = [Cut::Shorter, Cut::Zeros, Cut::Mixed][way as usize - 2];
             power::cut(work, &synced, how, dice);
         }
     }
 }
 
-fn look_offline(home: &Home, work: &Path) -> Offline {
+fn check_offline(home: &Home, work: &Path) -> Offline {
     let journal = verify_wal(&OsStorage, &work.join("journal"), &work.join("partitions")).ok();
     let mut any = journal
         .as_ref()
@@ -272,32 +279,35 @@ fn look_offline(home: &Home, work: &Path) -> Offline {
             continue;
         };
         any |= !verified.findings.is_empty();
-        let hanging = journal.as_ref();
-        let hanging = hanging.and_then(|found| found.of(log.identity, &at, verified.log_end));
-        let hanging: WalOnlyRange = hanging.unwrap_or_default();
+        let wal_only = journal.as_ref();
+        let wal_only = wal_only.and_then(|found| found.of(log.identity, &at, verified.log_end));
+        let wal_only: WalOnlyRange = wal_only.unwrap_or_default();
         let found = verified.findings.iter().map(|finding| finding.offsets);
-        let hanging = hanging.lost.iter().map(|damage| (damage.start, damage.end));
-        lost.push(found.chain(hanging).collect());
+        let wal_only = wal_only
+            .lost
+            .iter()
+            .map(|damage| (damage.start, damage.end));
+        lost.push(found.chain(wal_only).collect());
     }
     Offline { journal, lost, any }
 }
 
-/// The start and the tool say the same of the journal, and what a limit excuses is said where something is left of it.
-fn check_telling(offline: &Offline, life: &Life, dues: &[Due]) -> Result<(), Fault> {
-    let told = life.committer.wal_damages();
+/// The start and the tool report the same damage of the journal, and losses within a limit are reported if something is left.
+fn check_reports(offline: &Offline, run: &Run, dues: &[Due]) -> Result<(), Fault> {
+    let damages = run.committer.wal_damages();
     let found = offline.journal.as_ref().map(|journal| &journal.damages);
-    if found != Some(&told) {
-        return silent(&format!("the start tells {told:?}, verify {found:?}"));
+    if found != Some(&damages) {
+        return silent(&format!("the start reports {damages:?}, verify {found:?}"));
     }
-    let is_told = |limit: Limit| limit != Limit::LastRounds;
-    let must = dues.iter().any(|due| due.limit.is_some_and(is_told));
-    if must && !told.iter().any(|damage| damage.fault.can_cost()) {
-        return silent("what the journal lost is not told");
+    let is_reported = |limit: Limit| limit != Limit::LastRounds;
+    let must = dues.iter().any(|due| due.limit.is_some_and(is_reported));
+    if must && !damages.iter().any(|damage| damage.fault.can_cost()) {
+        return silent("a loss of the journal is not reported");
     }
     Ok(())
 }
 
-/// What is refused lay in frames that were hit.
+/// Refused offsets were in damaged frames.
 fn too_wide(due: &Due, seen: &Seen) -> Option<Fault> {
     let is_hit = |offset: &u64| {
         due.hit
@@ -312,7 +322,7 @@ fn too_wide(due: &Due, seen: &Seen) -> Option<Fault> {
     ))
 }
 
-/// What is refused was named by the tool before.
+/// Refused offsets were named by the tool before.
 fn unforeseen(seen: &Seen, lost: &[(u64, u64)]) -> Option<Fault> {
     let is_named = |offset: &u64| lost.iter().any(|(from, to)| (*from..*to).contains(offset));
     let mut refused = seen.refused.iter().flat_map(|(from, to)| *from..*to);

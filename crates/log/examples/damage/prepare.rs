@@ -1,6 +1,6 @@
 //! The logs that are damaged: small, with everything a log can have on disk.
 use crate::Dice;
-use crate::apply::{Told, apply};
+use crate::apply::{Injury, apply};
 use bascule_log::{Durability, GroupCommitter, Log, LogId, LogOptions, OsStorage, Retention};
 use bascule_record::{BatchBuilder, BatchLimits, Codec, Producer, RecordRef};
 use std::fs;
@@ -26,7 +26,7 @@ pub struct Template {
 
 impl Template {
     /// A fresh copy with one damage.
-    pub fn copy_to(&self, work: &Path, dice: &mut Dice) -> Told {
+    pub fn copy_to(&self, work: &Path, dice: &mut Dice) -> Injury {
         let _ = fs::remove_dir_all(work);
         copy(&self.now, work);
         apply(work, &self.others, dice)

@@ -90,8 +90,8 @@ impl GroupCommitter {
         Self::with_threads(queue, background)
     }
 
-    /// As [`GroupCommitter::start_on`], with a WAL for rounds in which many partitions are dirty. What the last life left
-    /// in it is looked at now, and taken over by each log when it is opened.
+    /// As [`GroupCommitter::start_on`], with a WAL for rounds in which many partitions are dirty. The WAL of the last
+    /// run is scanned now, and replayed into each log when it is opened.
     ///
     /// # Errors
     /// [`Error::Io`] and [`Error::NewerFormat`] when the WAL cannot be read.

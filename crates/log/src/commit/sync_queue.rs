@@ -249,7 +249,7 @@ impl SyncQueue {
         let bytes = ranges.iter().map(|range| range.bytes()).sum();
         let wal = self.wal.as_ref().filter(|wal| wal.wants(&dirty, bytes));
         if wal.is_some() {
-            // Sealed segments first: a frame of the WAL tells that everything before it was synced.
+            // Sealed segments first: a frame of the WAL implies that everything before it was synced.
             self.sync_files(&std::mem::take(&mut files))?;
         }
         let in_wal = wal.map_or(Ok(false), |wal| self.write(wal, &ranges))?;
@@ -266,7 +266,7 @@ impl SyncQueue {
         for range in ranges {
             range.shared.set_in_wal(in_wal);
             if !in_wal {
-                range.shared.raise_settled_end(range.end);
+                range.shared.raise_segment_synced_end(range.end);
             }
         }
         Ok(synced + usize::from(in_wal))

@@ -1,12 +1,11 @@
-//! Damage below the durable point: how it is told, remembered, looked for and mended.
+//! Damage below the durable point: finding, reporting and repairing it.
 //!
-//! * [`Damage`]: offsets that cannot be served, where they lay, and why.
-//! * `resume`: the way on behind it, which nothing stored inside a record can forge.
-//! * `quarantine`: what is known to be damaged, kept beside the segments.
-//! * [`mod@verify`], [`mod@inspect`], [`mod@repair`]: the same on a directory that no broker uses.
-//! * [`crate::LogReader::scrub`]: sealed segments of an open log, read again before anybody asks for them.
+//! * [`Damage`]: offsets that cannot be served, their place in a file, and the fault.
+//! * [`mod@verify`], [`mod@inspect`], [`mod@repair`]: for a directory that no broker uses.
+//! * [`crate::LogReader::scrub`]: checks the sealed segments of an open log.
 //!
-//! Damage is never served, never cut, never a reason to refuse what lies beside it.
+//! `segment::resync` finds the next batch after damage; `state::quarantine` keeps the known damage beside the segments.
+//! Damage is never served and never truncated, and records beside it are served.
 mod inspect;
 mod repair;
 mod scrub;

@@ -1,21 +1,22 @@
-//! Reading what nobody reads: sealed segments of an open log, whole, so that damage is found while a backup still has it.
+//! Scrubs: all sealed segments of an open log are read and checked, so that damage is found while a backup still has the data.
 //!
-//! One thread at a time, at the pace of the caller. What is in the page cache is checked there and stays; what is not is
-//! read and dropped again, so that a scrub pushes nothing out that somebody uses. A page that is cached hides what the
-//! disk has become until it was dropped by the system: the next scrub sees it.
-use super::walk::{Course, walk};
+//! One thread at a time, at the pace of the caller. Cached pages are checked in the page cache and stay there; other pages are
+//! read and dropped again, so that a scrub evicts no page that is in use. A cached page hides the state of the disk until the
+//! system drops it: the next scrub sees it.
+use super::walk::walk;
 use super::{Damage, Fault};
 use crate::io::storage::StorageFile;
 use crate::segment::Segment;
 use crate::segment::preamble::PREAMBLE_BYTES;
-use crate::segment::scan::{LogPosition, Scanner};
+use crate::segment::scan::LogPosition;
+use crate::segment::segment_scan::SegmentScan;
 use crate::state::quarantine::Quarantine;
 use crate::state::shared::Shared;
 use crate::{LogReader, ReadError};
 use std::io;
 use std::sync::Arc;
 
-/// What a scrub of one log did.
+/// Result of a scrub of one log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Scrubbed {
     /// Segments read to their end.
@@ -29,8 +30,8 @@ pub struct Scrubbed {
 }
 
 impl LogReader {
-    /// Reads and checks every sealed segment. Blocks. `pace` is told of bytes read, about every 256 KiB, and waits as it
-    /// likes; `false` ends the scrub. What is found takes the place of what was known; new damage is told to the listener.
+    /// Reads and checks every sealed segment. Blocks. `pace` gets the number of bytes read, about every 256 KiB, and may wait;
+    /// `false` ends the scrub. The damage found replaces the known damage; new damage is reported to the listener.
     ///
     /// # Errors
     /// [`ReadError::Closed`]; [`ReadError::Io`] for failures that say nothing about the bytes.
@@ -105,31 +106,30 @@ impl Run<'_> {
             Err(error) => return Err(ReadError::io(segment.path(), error)),
         };
         let gentle = Gentle(&*file.file);
-        let mut scanner = Scanner::new(&gentle, segment.end(), self.shared.identity);
-        let course = Course {
-            path: segment.path(),
-            known: segment.known(),
-            limit: self.limit,
-            ends: None,
-            durable: u64::MAX,
-        };
         let start = LogPosition {
             chain: segment.first_chain(chain),
             ..LogPosition::first(segment.base_offset)
         };
-        let (mut told, mut stopped) = (PREAMBLE_BYTES, false);
-        let walked = walk(&mut scanner, start, &course, &mut |place, header| {
-            let at = place.position + header.batch_bytes() as u64;
-            if at - told >= crate::segment::scan::WINDOW as u64 {
-                stopped = !pace(at - told);
-                told = at;
-            }
-            if stopped {
-                return Err(io::ErrorKind::Interrupted.into());
-            }
-            Ok(())
-        });
-        done.bytes += scanner.bytes_read;
+        let mut scan = SegmentScan::of_segment(segment, &gentle, self.shared.identity, start);
+        let (mut paced, mut stopped) = (PREAMBLE_BYTES, false);
+        let walked = walk(
+            &mut scan,
+            segment.path(),
+            self.limit,
+            None,
+            &mut |at, header| {
+                let read_to = at.position + header.batch_bytes() as u64;
+                if read_to - paced >= crate::segment::scan::WINDOW as u64 {
+                    stopped = !pace(read_to - paced);
+                    paced = read_to;
+                }
+                if stopped {
+                    return Err(io::ErrorKind::Interrupted.into());
+                }
+                Ok(())
+            },
+        );
+        done.bytes += scan.bytes_read();
         if stopped {
             return Ok(None);
         }
@@ -137,12 +137,9 @@ impl Run<'_> {
         quarantine.replace(segment.base_offset, self.limit, &walked.damages);
         done.segments += 1;
         done.damaged += walked.damages.len() as u64;
-        Ok(pace(walked.place.position.saturating_sub(told)).then_some(
-            walked
-                .place
-                .chain
-                .filter(|_| walked.place.offset == self.limit),
-        ))
+        let end = scan.place;
+        let link = end.chain.filter(|_| end.offset == self.limit);
+        Ok(pace(end.position.saturating_sub(paced)).then_some(link))
     }
 
     fn missing(&self) -> Damage {

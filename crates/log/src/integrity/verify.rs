@@ -1,8 +1,8 @@
-//! Everything in the directory of a log, read and checked, without touching anything.
+//! Verification: reads and checks everything in the directory of a log, without changes.
 //!
-//! What it finds is what recovery would find, and more: recovery believes index files and reads headers below the durable
-//! point, this reads every payload.
-use super::walk::{Course, Walked, walk};
+//! It finds more than recovery: recovery trusts index files and reads only headers below the durable point, verification reads
+//! every payload.
+use super::walk::{Walked, walk};
 use super::{Damage, Fault};
 use crate::io::disk;
 use crate::io::file_names::segment_name;
@@ -10,24 +10,24 @@ use crate::io::storage::Storage;
 use crate::segment::epochs::EpochTable;
 use crate::segment::index::{self, SparseIndex, Summary};
 use crate::segment::preamble::{FORMAT_VERSION, PREAMBLE_BYTES};
-use crate::segment::resync::{Ending, Known};
-use crate::segment::scan::{LogPosition, Scanner};
+use crate::segment::scan::LogPosition;
 use crate::segment::segment_file::{SegmentFile, find_segment_files_to_read, last_non_zero};
+use crate::segment::segment_scan::SegmentScan;
 use crate::state::checkpoint::{self, CHECKPOINT, Checkpoint};
 use crate::state::index_snapshot::IndexSnapshot;
 use crate::state::producers::Producers;
 use crate::{Error, IoOp, LogId};
 use std::path::{Path, PathBuf};
 
-/// What kind of thing was found.
+/// Kind of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum FindingKind {
-    /// Records that are lost here; a broker refuses their offsets and serves the others.
+    /// Lost records; a broker refuses their offsets and serves the others.
     Damage,
-    /// A file that can be rebuilt from the segments, and is at the next start.
+    /// A file that the next start rebuilds from the segments.
     Derived,
-    /// Bytes behind the durable point that no ack was given for; cut at the next start.
+    /// Bytes after the durable point that were never acknowledged; the next start truncates them.
     Tail,
     /// A file of another log, or of a newer version.
     Foreign,
@@ -45,7 +45,7 @@ impl FindingKind {
     }
 }
 
-/// One thing that is not as it should be.
+/// One problem.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
     /// Kind.
@@ -54,50 +54,50 @@ pub struct Finding {
     pub path: PathBuf,
     /// Position in it, bytes.
     pub position: u64,
-    /// Offsets [start, end) that are lost or would be cut; empty when none are.
+    /// Offsets [start, end) that are lost or would be truncated; empty when none are.
     pub offsets: (u64, u64),
     /// What is wrong.
     pub what: String,
 }
 
 impl Finding {
-    /// Whether records are lost or a file is in the wrong place; rebuilt files and torn tails are no damage.
+    /// Whether records are lost or a file is in the wrong place; rebuilt files and torn tails do not count.
     pub(crate) fn is_damage(&self) -> bool {
         matches!(self.kind, FindingKind::Damage | FindingKind::Foreign)
     }
 }
 
-/// What a log holds, and what is wrong with it.
+/// Content of a log, and its problems.
 #[derive(Clone, Debug, Default)]
 pub struct Verified {
-    /// Segments.
+    /// Number of segments.
     pub segments: u64,
-    /// Sound batches.
+    /// Number of valid batches.
     pub batches: u64,
-    /// Records in them.
+    /// Number of records in them.
     pub records: u64,
     /// Bytes read.
     pub bytes: u64,
-    /// First offset, as the checkpoint or the first segment tells.
+    /// First offset, by the checkpoint or the first segment.
     pub log_start: u64,
     /// First offset after everything.
     pub log_end: u64,
-    /// Behind it nothing of the segments was looked at: they are torn there, or a newer version wrote on.
-    pub looked_to: u64,
-    /// Everything below it was synced, as the checkpoint tells; `None` without one.
+    /// First offset that was not checked in the segments: they are torn there, or a newer version continued.
+    pub checked_to: u64,
+    /// Everything below it was synced, by the checkpoint; `None` without one.
     pub durable: Option<u64>,
-    /// What is wrong, ordered by file.
+    /// The problems, ordered by file.
     pub findings: Vec<Finding>,
 }
 
 impl Verified {
-    /// Whether anything of it is damage.
+    /// Whether any finding is damage.
     pub fn is_damaged(&self) -> bool {
         self.findings.iter().any(Finding::is_damage)
     }
 }
 
-/// Reads and checks all of a log. Nothing is changed.
+/// Reads and checks all of a log, without changes.
 ///
 /// # Errors
 /// [`Error::Absent`] when there is neither a segment nor a checkpoint; [`Error::Io`].
@@ -139,15 +139,36 @@ pub fn verify(storage: &dyn Storage, directory: &Path, identity: LogId) -> Resul
     };
     check.out.log_start = check.place.offset;
     check.checkpoint(checkpoint.is_some_and(|look| look.is_damaged));
-    let left_overs = Check::set_left_overs_aside(&mut sources)?;
-    for (i, source) in sources.iter().enumerate() {
-        if !check.segment(source, sources.get(i + 1))? {
+    let empty = take_empty(&mut sources)?;
+    let mut rest = sources.as_slice();
+    while let Some((source, following)) = rest.split_first() {
+        if !check.segment(source, following)? {
             break;
         }
+        rest = following;
     }
     check.finish(last);
-    check.tell_left_overs(&left_overs);
+    check.report_empty(&empty);
     Ok(check.out)
+}
+
+/// Takes out the segments before the last one that hold nothing but zeros: each is the rest of a roll that found no space, or
+/// its offsets are missing between those around it.
+fn take_empty(sources: &mut Vec<SegmentFile>) -> Result<Vec<SegmentFile>, Error> {
+    let (mut kept, mut empty) = (Vec::with_capacity(sources.len()), Vec::new());
+    let last = sources.pop();
+    for source in sources.drain(..) {
+        let end = last_non_zero(&source, PREAMBLE_BYTES)
+            .map_err(|error| Error::io(IoOp::Read, &source.path, error))?;
+        if end > PREAMBLE_BYTES {
+            kept.push(source);
+        } else {
+            empty.push(source);
+        }
+    }
+    kept.extend(last);
+    *sources = kept;
+    Ok(empty)
 }
 
 struct Check<'a> {
@@ -181,28 +202,9 @@ impl Check<'_> {
         });
     }
 
-    /// A segment before the last one that holds nothing but zeros is the rest of a roll that found no space, or its offsets
-    /// are missed between those around it.
-    fn set_left_overs_aside(sources: &mut Vec<SegmentFile>) -> Result<Vec<SegmentFile>, Error> {
-        let (mut kept, mut left_overs) = (Vec::with_capacity(sources.len()), Vec::new());
-        let last = sources.pop();
-        for source in sources.drain(..) {
-            let end = last_non_zero(&source, PREAMBLE_BYTES)
-                .map_err(|error| Error::io(IoOp::Read, &source.path, error))?;
-            if end > PREAMBLE_BYTES {
-                kept.push(source);
-            } else {
-                left_overs.push(source);
-            }
-        }
-        kept.extend(last);
-        *sources = kept;
-        Ok(left_overs)
-    }
-
-    /// After everything else: one whose offsets are lost is told already.
-    fn tell_left_overs(&mut self, left_overs: &[SegmentFile]) {
-        for source in left_overs {
+    /// Reports empty segments, after everything else: lost offsets of one were reported before.
+    fn report_empty(&mut self, empty: &[SegmentFile]) {
+        for source in empty {
             let is_lost =
                 |found: &Finding| (found.offsets.0..found.offsets.1).contains(&source.base_offset);
             if !self.out.findings.iter().any(is_lost) {
@@ -215,66 +217,70 @@ impl Check<'_> {
     fn checkpoint(&mut self, damaged_slot: bool) {
         if damaged_slot {
             let path = self.directory.join(CHECKPOINT);
-            let what = "a slot of the checkpoint does not check; the other one, or none, is used";
+            let what =
+                "a slot of the checkpoint fails its checksum; the other one, or none, is used";
             self.find(FindingKind::Derived, &path, 0, what);
         }
     }
 
-    /// `false` when nothing behind this segment belongs to the log.
-    fn segment(&mut self, source: &SegmentFile, next: Option<&SegmentFile>) -> Result<bool, Error> {
-        if !self.begins(source) {
-            return Ok(false);
-        }
+    /// `false` when nothing after this segment belongs to the log.
+    fn segment(&mut self, source: &SegmentFile, following: &[SegmentFile]) -> Result<bool, Error> {
+        self.begin(source);
         let described = self.index(source);
-        let known = Known {
-            index: described.as_ref().map(|(_, index)| index),
-            end: Ending::before(next),
-            durable: self.durable,
-        };
-        let limit = next.map_or(u64::MAX, |next| next.base_offset);
-        let course = Course {
-            path: &source.path,
-            known,
-            limit,
-            ends: described.as_ref().map(|(summary, _)| summary.next_offset),
-            durable: self.durable,
-        };
-        let mut scanner = Scanner::new(&*source.file, source.len, self.identity);
+        let index = described.as_ref().map(|(_, index)| index);
+        let index_end = described.as_ref().map(|(summary, _)| summary.next_offset);
+        let next = following.first().map(|next| next.base_offset);
+        let mut scan = SegmentScan::of_file(
+            source,
+            following,
+            self.identity,
+            self.place,
+            index,
+            self.durable,
+        );
         let (mut batches, mut records) = (0, 0);
         let epochs = &mut self.epochs;
-        let walked = walk(&mut scanner, self.place, &course, &mut |place, header| {
-            batches += 1;
-            records += u64::from(header.count);
-            if epochs
-                .last()
-                .is_none_or(|(last, _)| header.leader_epoch > *last)
-            {
-                epochs.push((header.leader_epoch, place.offset));
-            }
-            Ok(())
-        })
+        let limit = next.unwrap_or(u64::MAX);
+        let walked = walk(
+            &mut scan,
+            &source.path,
+            limit,
+            index_end,
+            &mut |at, header| {
+                batches += 1;
+                records += u64::from(header.count);
+                if epochs
+                    .last()
+                    .is_none_or(|(last, _)| header.leader_epoch > *last)
+                {
+                    epochs.push((header.leader_epoch, at.offset));
+                }
+                Ok(())
+            },
+        )
         .map_err(|error| Error::io(IoOp::Read, &source.path, error))?;
         self.out.batches += batches;
         self.out.records += records;
-        self.out.bytes += scanner.bytes_read;
+        self.out.bytes += scan.bytes_read();
+        let end = scan.place;
         walked.damages.iter().for_each(|damage| self.lose(damage));
         if let Some((summary, _)) = described
             && walked.damages.is_empty()
         {
-            self.compare(source, &summary, &walked);
+            self.compare(source, &summary, &end);
         }
-        self.place = walked.place;
+        self.place = end;
         let lost = walked.damages.last().map_or(0, |damage| damage.end);
         if lost > self.place.offset {
             // The batch that the next segment's first one follows is among them.
             self.place.offset = lost;
             self.place.chain = None;
         }
-        Ok(self.ended(source, next, &walked))
+        Ok(self.end(source, next, &walked, end))
     }
 
-    /// Comes to a segment: `false` when a torn tail came before it.
-    fn begins(&mut self, source: &SegmentFile) -> bool {
+    /// Moves the place to the beginning of a segment.
+    fn begin(&mut self, source: &SegmentFile) {
         let first = self.out.batches == 0 && self.out.findings.is_empty();
         if self.place.offset < source.base_offset {
             let start = self.place.offset;
@@ -310,22 +316,21 @@ impl Check<'_> {
                 FindingKind::Derived,
                 &source.path,
                 0,
-                "the beginning of the segment does not check; its batches tell the same",
+                "the preamble of the segment is invalid; its batches hold the same facts",
             ),
         }
         let chain = preamble
             .filter(|preamble| preamble.identity == self.identity)
             .filter(|preamble| preamble.chain != 0 || source.base_offset == 0)
             .map(|preamble| preamble.chain);
-        let anew = chain.is_none() && preamble.is_some_and(|preamble| preamble.chain == 0);
+        let is_new_chain = chain.is_none() && preamble.is_some_and(|preamble| preamble.chain == 0);
         let follows = self.place.offset == source.base_offset && self.place.chain.is_some();
-        if first || anew || !follows {
+        if first || is_new_chain || !follows {
             self.place.chain = chain;
         }
         self.place.position = PREAMBLE_BYTES;
         self.place.previous_batch = None;
         self.place.offset = source.base_offset;
-        true
     }
 
     fn index(&mut self, source: &SegmentFile) -> Option<(Summary, SparseIndex)> {
@@ -333,52 +338,52 @@ impl Check<'_> {
         let bytes = disk::read(self.storage, &path).ok()?;
         let read = index::read(&bytes, self.identity, source.base_offset);
         if read.is_none() {
-            self.find(FindingKind::Derived, &path, 0, "the index does not check");
+            self.find(FindingKind::Derived, &path, 0, "the index is invalid");
         }
         read
     }
 
-    /// The index of a sound segment says what the segment says.
-    fn compare(&mut self, source: &SegmentFile, summary: &Summary, walked: &Walked) {
-        let place = &walked.place;
+    /// Compares the index of a valid segment, which ends at `place`, with the segment.
+    fn compare(&mut self, source: &SegmentFile, summary: &Summary, place: &LogPosition) {
         let same = summary.next_offset == place.offset
             && summary.end == place.position
             && place.chain.is_none_or(|chain| chain == summary.chain);
         if !same {
             let path = source.path.with_extension("idx");
-            let what = "the index tells of another end than the segment";
+            let what = "the index has another end than the segment";
             self.find(FindingKind::Derived, &path, 0, what);
         }
     }
 
-    /// What follows the last batch of a segment. `false`: the log ends here.
-    fn ended(&mut self, source: &SegmentFile, next: Option<&SegmentFile>, walked: &Walked) -> bool {
+    /// Checks what follows the last batch of a segment, at `end`. `false`: the log ends here.
+    fn end(
+        &mut self,
+        source: &SegmentFile,
+        next: Option<u64>,
+        walked: &Walked,
+        end: LogPosition,
+    ) -> bool {
         if let Some(newer) = &walked.newer {
             let what = format!("a batch is not for this version: {newer}");
-            self.find(
-                FindingKind::Foreign,
-                &source.path,
-                walked.place.position,
-                what,
-            );
+            self.find(FindingKind::Foreign, &source.path, end.position, what);
             return false;
         }
-        let behind = next.is_some_and(|next| next.base_offset != self.place.offset);
+        let behind = next.is_some_and(|next| next != self.place.offset);
         let cut = self.place.offset >= self.durable && (walked.torn || behind);
         if cut {
             self.out.findings.push(Finding {
                 kind: FindingKind::Tail,
                 path: source.path.clone(),
-                position: walked.place.position,
-                offsets: (walked.place.offset, walked.place.offset),
-                what: "what follows was never acknowledged and does not check; the next start cuts it off".into(),
+                position: end.position,
+                offsets: (end.offset, end.offset),
+                what: "the bytes from here on are invalid and were never acknowledged; the next start truncates them".into(),
             });
         }
         !cut
     }
 
     fn finish(&mut self, last: Option<Checkpoint>) {
-        self.out.looked_to = self.place.offset;
+        self.out.checked_to = self.place.offset;
         if self.place.offset < self.durable {
             let known = self.out.findings.iter().map(|found| found.offsets.1).max();
             let start = known.unwrap_or(0).max(self.place.offset);
@@ -403,9 +408,9 @@ impl Check<'_> {
         let of_file =
             |epochs: &[(u64, u64)]| epochs.iter().map(|(epoch, _)| *epoch).collect::<Vec<_>>();
         let found = of_file(&self.epochs);
-        let told = of_file(&known);
+        let known_epochs = of_file(&known);
         // Epochs below the log start stay in the table; the last one may have begun without a record.
-        let missing = found.iter().any(|epoch| !told.contains(epoch));
+        let missing = found.iter().any(|epoch| !known_epochs.contains(epoch));
         let sized =
             disk::read(self.storage, &path).is_ok_and(|bytes| bytes.len() == known.len() * 24);
         if missing || !sized {
@@ -413,7 +418,7 @@ impl Check<'_> {
                 FindingKind::Derived,
                 &path,
                 0,
-                "the table of leader epochs does not check",
+                "the table of leader epochs is invalid",
             );
         }
         let path = self.directory.join("producers");
@@ -424,12 +429,13 @@ impl Check<'_> {
                 FindingKind::Derived,
                 &path,
                 0,
-                "the snapshot of the producers does not check",
+                "the snapshot of the producers is invalid",
             );
         }
         if last.is_none() {
             let path = self.directory.join(CHECKPOINT);
-            let what = "there is no checkpoint that checks: what is behind the last segment's start counts as unacknowledged";
+            let what =
+                "there is no valid checkpoint: batches of the last segment count as unacknowledged";
             self.find(FindingKind::Derived, &path, 0, what);
         }
     }

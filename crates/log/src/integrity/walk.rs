@@ -1,107 +1,73 @@
-//! Every batch of one segment, whole, with what is damaged: for verifying, for looking inside, for a scrub.
-use super::{Damage, Fault};
-use crate::segment::resync::Known;
-use crate::segment::scan::{Found, LogPosition, Scanner};
+//! All batches of one segment with their payloads, and the damage between them: for verify, inspect and scrub.
+use super::Damage;
+use crate::segment::scan::LogPosition;
+use crate::segment::segment_scan::{SegmentScan, Step, Tail};
 use bascule_record::{DamageError, Header};
 use std::io;
 use std::path::Path;
 
-/// What there is to know before a walk.
-#[derive(Clone, Copy)]
-pub(crate) struct Course<'a> {
-    /// The file; for damages.
-    pub path: &'a Path,
-    /// Index and end.
-    pub known: Known<'a>,
-    /// First offset that is not the segment's: of the next segment, `u64::MAX` in the last one.
-    pub limit: u64,
-    /// First offset after the segment, as its index tells: at the end of the file what is missing is not this file's.
-    pub ends: Option<u64>,
-    /// Offsets from here on may be a torn tail: the first failure there ends the walk and is no damage.
-    pub durable: u64,
-}
-
-/// How a walk ended.
-#[derive(Debug)]
+/// The outcome of [`walk`].
+#[derive(Debug, Default)]
 pub(crate) struct Walked {
-    /// Behind the last batch; its offset may be below the segment's end when the rest is lost.
-    pub place: LogPosition,
-    /// What is damaged, ordered by offset.
+    /// Damage, ordered by offset.
     pub damages: Vec<Damage>,
-    /// Whether something else than zeros lies behind the last batch, at or above the durable point.
+    /// Whether something else than zeros follows the last batch, at or above the durable point.
     pub torn: bool,
-    /// A batch of a newer version ended the walk.
+    /// A batch of a newer version, which ended the walk.
     pub newer: Option<DamageError>,
 }
 
-/// Walks from `place` to the end of the segment. `visit` sees every sound batch with its place.
+/// Scans from `scan.place` to the end of the segment at `path`. `limit`: first offset of the next segment, `u64::MAX` for the
+/// last one. `index_end`: first offset after the segment by its index; at the end of the file what is missing then belongs to
+/// another file. `visit` gets each valid batch with its position. The place of the scan may end below `limit`, when the rest is
+/// lost.
 ///
 /// # Errors
-/// Those of the storage that say nothing about the bytes.
+/// Those of the storage, except media errors, and those of `visit`.
 pub(crate) fn walk(
-    scanner: &mut Scanner<'_>,
-    place: LogPosition,
-    course: &Course<'_>,
+    scan: &mut SegmentScan<'_>,
+    path: &Path,
+    limit: u64,
+    index_end: Option<u64>,
     visit: &mut dyn FnMut(&LogPosition, &Header) -> io::Result<()>,
 ) -> io::Result<Walked> {
-    let mut walked = Walked {
-        place,
-        damages: Vec::new(),
-        torn: false,
-        newer: None,
+    let mut walked = Walked::default();
+    let damage = |at: LogPosition, end, fault| Damage {
+        start: at.offset,
+        end,
+        path: path.to_path_buf(),
+        position: at.position,
+        fault,
     };
-    loop {
-        let at = walked.place;
-        if at.offset == course.limit {
-            return Ok(walked);
+    while scan.place.offset != limit {
+        match scan.next()? {
+            Step::Batch(at, header) => visit(&at, &header)?,
+            Step::Gap(gap) => {
+                if gap.end > gap.at.offset {
+                    walked.damages.push(damage(gap.at, gap.end, gap.fault));
+                }
+                // The header of the batch before may have claimed too many offsets.
+                if let Some(last) = walked.damages.last_mut() {
+                    last.end = last.end.min(gap.end);
+                }
+                walked.damages.retain(|damage| damage.start < damage.end);
+            }
+            Step::Tail(tail) => {
+                match tail {
+                    Tail::Lost(fault) => {
+                        let (at, end) = (scan.place, limit.min(scan.durable()));
+                        let is_whole = at.position == scan.len() && index_end == Some(at.offset);
+                        if !is_whole && at.offset < end && end != u64::MAX {
+                            walked.damages.push(damage(at, end, fault));
+                        }
+                    }
+                    Tail::Torn | Tail::Unreadable(_) => walked.torn = true,
+                    Tail::Newer(error) => walked.newer = Some(error),
+                    Tail::Clean | Tail::Next => {}
+                }
+                break;
+            }
         }
-        let damage = |end: u64, fault: Fault| Damage {
-            start: at.offset,
-            end,
-            path: course.path.to_path_buf(),
-            position: at.position,
-            fault,
-        };
-        let found = scanner.look(&at, true)?;
-        match &found {
-            Found::Batch(header) => {
-                visit(&at, header)?;
-                walked.place = at.after(header);
-                continue;
-            }
-            Found::Unsupported(error) => {
-                walked.newer = Some(error.clone());
-                return Ok(walked);
-            }
-            _ if at.offset >= course.durable => {
-                walked.torn = !matches!(found, Found::End);
-                return Ok(walked);
-            }
-            Found::Payload(header, fault) if at.after(header).position <= scanner.len => {
-                walked.damages.push(damage(header.next_offset(), *fault));
-                walked.place = at.after(header);
-                continue;
-            }
-            _ => {}
-        }
-        let Some(resumed) = scanner.resume_after(&at, &course.known)? else {
-            if at.position == scanner.len && course.ends == Some(at.offset) {
-                return Ok(walked);
-            }
-            let end = course.limit.min(course.durable);
-            if at.offset < end && end != u64::MAX {
-                walked.damages.push(damage(end, found.fault()));
-            }
-            return Ok(walked);
-        };
-        if resumed.offset > at.offset {
-            walked.damages.push(damage(resumed.offset, found.fault()));
-        }
-        // The batch before told of more than it held.
-        if let Some(last) = walked.damages.last_mut() {
-            last.end = last.end.min(resumed.offset);
-        }
-        walked.damages.retain(|damage| damage.start < damage.end);
-        walked.place = resumed;
     }
+    Ok(walked)
 }

@@ -42,7 +42,7 @@ impl Log {
             failpoint::pass("checkpoint.durable_written");
             result
                 .and_then(|()| match candidate.filter(|_| files.failure().is_none()) {
-                    Some(candidate) => candidate.write_if_settled(files.storage(), &shared),
+                    Some(candidate) => candidate.write_if_synced(files.storage(), &shared),
                     None => Ok(()),
                 })
                 .unwrap_or_else(|error| files.fail_unless_transient(&error));

@@ -31,7 +31,7 @@ impl Log {
             epochs.sync()?;
         }
         let log_end = self.shared.log_end();
-        self.shared.raise_settled_end(log_end);
+        self.shared.raise_segment_synced_end(log_end);
         let identity = self.shared.identity;
         let summary = self.active.summary(self.chain, self.epochs.last());
         let index_path = self.active.path().with_extension("idx");
@@ -78,7 +78,7 @@ impl Log {
             while self.committer.step() {}
             return;
         }
-        let (done, settled) = mpsc::channel();
+        let (done, answered) = mpsc::channel();
         let last = done.clone();
         self.committer.sync_queue().submit(SyncRequest {
             file: None,
@@ -91,10 +91,10 @@ impl Log {
             }),
         });
         // An error means that no thread is left.
-        let _ = settled.recv();
+        let _ = answered.recv();
         self.background.submit(Box::new(move || {
             let _ = last.send(());
         }));
-        let _ = settled.recv();
+        let _ = answered.recv();
     }
 }

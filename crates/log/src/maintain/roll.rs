@@ -152,7 +152,7 @@ impl Log {
             answer: Box::new(move |result| {
                 if result.is_ok() {
                     segment.made_durable();
-                    shared.raise_settled_end(end);
+                    shared.raise_segment_synced_end(end);
                     background.submit(write_checkpoint);
                 }
             }),
@@ -178,7 +178,7 @@ impl Log {
             match synced.and_then(|()| directory.map_or(Ok(()), |names| names.sync_names())) {
                 Ok(()) => {
                     segment.made_durable();
-                    shared.raise_settled_end(end);
+                    shared.raise_segment_synced_end(end);
                 }
                 Err(error) => files.fail(&error),
             }

@@ -74,7 +74,7 @@ impl Log {
             .inspect_err(|error| self.committer.files().fail_if_fatal(error))?;
         self.shared.raise_log_start(before);
         // No offset below it is read from a segment any more.
-        self.shared.raise_settled_end(before);
+        self.shared.raise_segment_synced_end(before);
         Ok(())
     }
 

@@ -3,7 +3,8 @@ use crate::io::disk::{SyncFile, read_up_to};
 use crate::io::file_names::segment_name;
 use crate::segment::Segment;
 use crate::segment::damage::{Damage, Fault};
-use crate::segment::scan::{Found, LogPosition, Scanner, is_media_error};
+use crate::segment::scan::{LogPosition, is_media_error};
+use crate::segment::segment_scan::{SegmentScan, Step, Tail};
 use crate::state::shared::Shared;
 use crate::{ReadError, ReadMode};
 use bascule_record::{HEADER_BYTES, Header};
@@ -47,15 +48,15 @@ enum Walk {
     Damage,
 }
 
-/// The batch at a position, as the journal has it.
-enum Unsettled {
+/// The batch at a position, from the WAL.
+enum WalRead {
     /// The batch, to be returned.
     Batch(Bytes),
     /// It lies before the cursor.
     Passed,
     /// It is not committed, or beyond the limit.
     Nothing,
-    /// The journal does not have it.
+    /// The WAL does not have it.
     Missing,
 }
 
@@ -127,11 +128,11 @@ impl Cursor {
                 Walk::Needs(_) | Walk::Damage if mode == ReadMode::NoWait => {
                     return Err(ReadError::WouldBlock);
                 }
-                Walk::Needs(_) | Walk::Damage => match self.read_unsettled(limit, committed) {
-                    Unsettled::Batch(batch) => return Ok(Some(batch)),
-                    Unsettled::Passed => {}
-                    Unsettled::Nothing => return Ok(None),
-                    Unsettled::Missing => self.pass_damage()?,
+                Walk::Needs(_) | Walk::Damage => match self.read_from_wal(limit, committed) {
+                    WalRead::Batch(batch) => return Ok(Some(batch)),
+                    WalRead::Passed => {}
+                    WalRead::Nothing => return Ok(None),
+                    WalRead::Missing => self.pass_damage()?,
                 },
             }
         }
@@ -349,25 +350,25 @@ impl Cursor {
         outcome
     }
 
-    /// Reads the batch at the position from the journal: between the settled and the durable end the segment may show the rest
+    /// Reads the batch at the position from the WAL: between the segment-synced and the durable end the segment may show the rest
     /// of a failed write.
-    fn read_unsettled(&mut self, limit: u64, committed: u64) -> Unsettled {
+    fn read_from_wal(&mut self, limit: u64, committed: u64) -> WalRead {
         let Some(At { segment, place }) = self.at.clone() else {
-            return Unsettled::Missing;
+            return WalRead::Missing;
         };
-        let Some((header, batch)) = self.shared.find_unsettled(&place) else {
-            return Unsettled::Missing;
+        let Some((header, batch)) = self.shared.find_in_wal(&place) else {
+            return WalRead::Missing;
         };
         if header.base_offset >= limit || header.next_offset() > committed {
-            return Unsettled::Nothing;
+            return WalRead::Nothing;
         }
         let place = place.after(&header);
         self.at = Some(At { segment, place });
         if place.offset <= self.offset {
-            return Unsettled::Passed;
+            return WalRead::Passed;
         }
         self.offset = place.offset;
-        Unsettled::Batch(batch)
+        WalRead::Batch(batch)
     }
 
     /// Finds the next servable batch behind the damage at the position. Reports no damage before the cursor.
@@ -383,30 +384,23 @@ impl Cursor {
             Err(source) => return Err(ReadError::io(segment.path(), source)),
         };
         let failed = |source| ReadError::io(&file.path, source);
-        let mut scanner = Scanner::new(&*file.file, segment.end(), self.shared.identity);
-        let found = scanner.look(&place, true).map_err(failed)?;
-        let (fault, resumed) = match found {
-            Found::Batch(_) if self.doubted != Some(place.position) => {
+        let identity = self.shared.identity;
+        let mut scan = SegmentScan::of_segment(&segment, &*file.file, identity, place);
+        let (fault, resumed) = match scan.next().map_err(failed)? {
+            Step::Batch(..) if self.doubted != Some(place.position) => {
                 // The second read succeeded: a transient fault of the disk.
                 self.doubted = Some(place.position);
                 self.at = Some(At { segment, place });
                 return Ok(());
             }
-            Found::Batch(header) => (Fault::Unreadable, Some(place.after(&header))),
-            // The header gives the position of the next batch, if the segment reaches it.
-            Found::Payload(header, fault) if place.after(&header).position <= segment.end() => {
-                (fault, Some(place.after(&header)))
-            }
+            Step::Batch(..) => (Fault::Unreadable, Some(scan.place)),
+            Step::Gap(gap) => (gap.fault, Some(scan.place)),
+            Step::Tail(Tail::Lost(fault)) => (fault, None),
             // A newer version wrote it: unsupported, but not damaged.
-            Found::Unsupported(error) => {
+            Step::Tail(Tail::Newer(error)) => {
                 return Err(failed(io::Error::new(ErrorKind::Unsupported, error)));
             }
-            other => {
-                let resumed = scanner
-                    .resume_after(&place, &segment.known())
-                    .map_err(failed)?;
-                (other.fault(), resumed)
-            }
+            Step::Tail(_) => (Fault::Short, None),
         };
         let limit = self.limit_of(&segment);
         let end = resumed.map_or(limit, |resumed| resumed.offset);

@@ -2,7 +2,8 @@
 use crate::io::file_names::segment_name;
 use crate::read::cursor::Cursor;
 use crate::segment::damage::{Damage, Fault};
-use crate::segment::scan::{Found, LogPosition, Scanner};
+use crate::segment::scan::LogPosition;
+use crate::segment::segment_scan::{SegmentScan, Step};
 use crate::segment::{NO_TIME, Segment};
 use crate::state::shared::Shared;
 use crate::{LogId, ReadError, ReadMode};
@@ -224,15 +225,15 @@ pub(crate) fn whole_batch(shared: &Arc<Shared>, header: &Header) -> ReadError {
 fn position_of(identity: LogId, segment: &Arc<Segment>, offset: u64) -> Option<u64> {
     let file = segment.file().ok()?;
     let entry = segment.index().floor(offset);
-    let mut place = entry.map_or(LogPosition::first(segment.base_offset), |entry| {
+    let start = entry.map_or(LogPosition::first(segment.base_offset), |entry| {
         LogPosition::at(entry.position, entry.offset)
     });
-    let mut scanner = Scanner::new(&*file.file, segment.end(), identity);
-    while place.offset < offset {
-        place = match scanner.look(&place, false).ok()? {
-            Found::Batch(header) | Found::Payload(header, _) => place.after(&header),
-            _ => scanner.resume_after(&place, &segment.known()).ok()??,
-        };
+    let mut scan =
+        SegmentScan::of_segment(segment, &*file.file, identity, start).payloads_from(u64::MAX);
+    while scan.place.offset < offset {
+        if let Step::Tail(_) = scan.next().ok()? {
+            return None;
+        }
     }
-    (place.offset == offset).then_some(place.position)
+    (scan.place.offset == offset).then_some(scan.place.position)
 }

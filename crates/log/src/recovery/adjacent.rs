@@ -38,13 +38,6 @@ impl Walk<'_> {
         mark_removed(storage, self.directory, path, storage.wall_clock_ns())
     }
 
-    /// Without a checkpoint: whether the journal continues at the position. Then no ack relied on the bytes here or in a later
-    /// segment: each round after a roll also syncs the sealed segment before it answers.
-    pub(super) fn is_in_journal(&self) -> Result<bool, Error> {
-        self.journal
-            .map_or(Ok(false), |journal| journal.continues(&self.place))
-    }
-
     /// Sets the latest time of records lost at the ends of segments. The preamble of the next segment has it, unless that
     /// segment was begun after a lost tail.
     pub(super) fn note_lost_ends(&self, kept: &[SegmentFile], segments: &[Arc<Segment>]) {

@@ -243,7 +243,7 @@ impl Log {
         let log_start = last.map_or(recovered.first_offset, |last| last.log_start);
         let shared = Shared::new(directory.clone(), identity, recovered.segments, log_start);
         shared.set_log_end(recovered.next_offset, recovered.last_timestamp);
-        shared.raise_settled_end(recovered.next_offset);
+        shared.raise_segment_synced_end(recovered.next_offset);
         shared.raise_high_watermark(last.map_or(log_start, |last| last.high_watermark));
         let storage = committer.files().storage();
         checkpoint.write(storage, shared.checkpoint(false))?;

@@ -7,13 +7,13 @@ use crate::failpoint;
 use crate::io::file_names::segment_name;
 use crate::segment::NO_TIME;
 use crate::segment::damage::{Damage, Fault};
-use crate::segment::scan::LogPosition;
 use crate::state::checkpoint::Checkpoint;
 use crate::wal::WalDamage;
 use crate::wal::pending::{ChunkKind, ReplayChunk};
 use crate::{Error, Log, LogId};
 use bascule_record::Header;
 use bytes::Bytes;
+use std::collections::HashSet;
 
 /// The part of the journal of one log.
 pub(crate) struct Replay {
@@ -53,16 +53,14 @@ impl Replay {
         }
     }
 
-    /// Whether a batch of it belongs at the position.
-    pub fn continues(&self, place: &LogPosition) -> Result<bool, Error> {
-        let fits = |(header, _): (Header, Bytes)| {
-            header.base_offset == place.offset && Some(header.chain) == place.chain
-        };
-        let mut found = false;
+    /// Base offset and chain value of each batch.
+    pub fn batches(&self) -> Result<HashSet<(u64, u32)>, Error> {
+        let mut batches = HashSet::new();
         for (chunk, limit) in &self.chunks {
-            found |= batches_below(chunk, *limit)?.any(fits);
+            let of_chunk = batches_below(chunk, *limit)?;
+            batches.extend(of_chunk.map(|(header, _)| (header.base_offset, header.chain)));
         }
-        Ok(found)
+        Ok(batches)
     }
 
     /// For a log that ends at `end`: its end after the replay, and the lost ranges; by offsets alone.
@@ -175,7 +173,7 @@ impl Log {
         }
         self.committed_to = self.active.end();
         self.uncommitted.clear();
-        self.shared.raise_settled_end(self.shared.log_end());
+        self.shared.raise_segment_synced_end(self.shared.log_end());
         let storage = self.committer.files().storage();
         let mut checkpoint = self.checkpoint.lock();
         let known: Checkpoint = self.shared.checkpoint(false);

@@ -16,11 +16,10 @@ use crate::io::preallocate::{Preallocation, cover_last_block};
 use crate::recovery::replay::Replay;
 use crate::segment::damage::{Damage, Fault};
 use crate::segment::epochs::EpochTable;
-use crate::segment::index::SparseIndex;
 use crate::segment::preamble::PREAMBLE_BYTES;
-use crate::segment::resync::{Ending, Known};
-use crate::segment::scan::{Found, LogPosition, Scanner};
+use crate::segment::scan::LogPosition;
 use crate::segment::segment_file::SegmentFile;
+use crate::segment::segment_scan::{SegmentScan, Step, Tail};
 use crate::segment::{NO_TIME, Segment};
 use crate::state::checkpoint::Checkpoint;
 use crate::state::index_snapshot::{IndexSnapshot, SnapshotState};
@@ -28,6 +27,7 @@ use crate::state::producers::Producers;
 use crate::{Error, IoOp, LogId, LogOptions};
 use bascule_record::Header;
 use bascule_record::planted_bug::{self, PlantedBug};
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -112,8 +112,8 @@ pub(super) struct Walk<'a> {
     /// Whether a file was truncated.
     pub(super) truncated: bool,
     pub(super) report: Recovery,
-    /// The part of the journal of this log, if there is no checkpoint.
-    pub(super) journal: Option<&'a Replay>,
+    /// The batches of this log in the WAL, by base offset and chain value, if there is no checkpoint.
+    pub(super) in_wal: Option<&'a HashSet<(u64, u32)>>,
     /// Damage whose end is not known yet.
     pub(super) broken: Option<(PathBuf, u64, Fault)>,
     pub(super) quarantine: Vec<Damage>,
@@ -149,9 +149,11 @@ impl Recovered {
         let last_base = sources.last().map_or(0, |source| source.base_offset);
         let durable = checkpoint.map_or(last_base, |known| known.durable.max(known.log_start));
         let noted = snapshot.as_ref().map_or(0, IndexSnapshot::end_offset);
+        let in_wal = journal.filter(|_| checkpoint.is_none());
+        let in_wal = in_wal.map(Replay::batches).transpose()?;
         let mut walk = Walk::new(files, directory, identity, options, durable.max(noted));
         walk.snapshot = snapshot;
-        walk.journal = journal.filter(|_| checkpoint.is_none());
+        walk.in_wal = in_wal.as_ref();
         walk.load_derived(first_offset);
         if let Some(known) = checkpoint {
             walk.log_start = known.log_start;
@@ -216,7 +218,7 @@ impl<'a> Walk<'a> {
             noted: SnapshotState::default(),
             truncated: false,
             report: Recovery::default(),
-            journal: None,
+            in_wal: None,
             broken: None,
             quarantine: Vec::new(),
         }
@@ -291,84 +293,75 @@ impl<'a> Walk<'a> {
             let path = source.path.clone();
             Segment::new(self.files, path, source.base_offset, room)
         });
-        let mut scanner = Scanner::new(&*source.file, source.len, self.identity);
-        let end = self.walk(&mut scanner, &segment, rest, index_file.index.as_ref())?;
-        self.report.scanned_bytes += scanner.bytes_read;
+        let index = index_file.index.as_ref();
+        let mut scan =
+            SegmentScan::of_file(source, rest, self.identity, self.place, index, self.durable)
+                .payloads_from(self.durable)
+                .with_wal(self.in_wal);
+        let end = self.walk(&mut scan, &segment, rest.first())?;
+        self.durable = scan.durable();
+        self.report.scanned_bytes += scan.bytes_read();
         Ok((segment, end))
     }
 
     fn walk(
         &mut self,
-        scanner: &mut Scanner<'_>,
+        scan: &mut SegmentScan<'_>,
         segment: &Segment,
-        rest: &[SegmentFile],
-        index: Option<&SparseIndex>,
+        next: Option<&SegmentFile>,
     ) -> Result<End, Error> {
-        let next = rest.first();
-        let known = Known {
-            index,
-            end: Ending::before(next),
-            durable: self.durable,
-        };
         let failed = |error| Error::io(IoOp::Read, segment.path(), error);
         // Segments that begin beyond the durable point were dropped from the cache before.
         let mut forgotten = segment.base_offset >= self.durable;
         let mut resumed_before = false;
         loop {
-            let whole = self.place.offset >= self.durable;
-            if whole && !forgotten {
-                scanner
-                    .forget(self.place.position)
+            if scan.place.offset >= self.durable && !forgotten {
+                scan.forget_cached()
                     .map_err(|error| Error::io(IoOp::Sync, segment.path(), error))?;
                 forgotten = true;
             }
-            let mut found = scanner.look(&self.place, whole).map_err(failed)?;
-            if let Found::Batch(header) = found {
-                if !self.passes(&header, next, resumed_before)? {
+            let step = match scan.next().map_err(failed)? {
+                Step::Batch(at, header) if self.passes(&header, next, resumed_before)? => {
+                    scan.reject(at).map_err(failed)?
+                }
+                step => step,
+            };
+            let broken =
+                |at: LogPosition, fault| Some((segment.path().to_path_buf(), at.position, fault));
+            match step {
+                Step::Batch(_, header) => {
                     segment.add(&header);
                     self.note(&header);
-                    continue;
                 }
-                found = Found::Damage(Fault::Misplaced);
-            }
-            if let Found::Unsupported(source) = found {
-                return Err(Error::NewerBatch {
-                    path: segment.path().to_path_buf(),
-                    offset: self.place.offset,
-                    source,
-                });
-            }
-            if rest
-                .iter()
-                .any(|next| next.base_offset == self.place.offset)
-            {
-                return Ok(End::Whole);
-            }
-            if self.is_in_journal()? {
-                self.durable = self.durable.min(self.place.offset);
-            }
-            if self.place.offset >= self.durable
-                || planted_bug::is_active(PlantedBug::DamageTakenForTornTail)
-            {
-                // Unreadable bytes may have been acknowledged: only readable, invalid bytes are a torn tail.
-                let unreadable = scanner.unreadable.take();
-                if let Some(error) = unreadable.filter(|_| found.fault() == Fault::Unreadable) {
-                    return Err(failed(error));
+                Step::Gap(_) | Step::Tail(Tail::Lost(_))
+                    if planted_bug::is_active(PlantedBug::DamageTakenForTornTail) =>
+                {
+                    return Ok(End::Cut { torn: true });
                 }
-                return Ok(End::Cut {
-                    torn: !matches!(found, Found::End),
-                });
+                Step::Gap(gap) => {
+                    self.broken = broken(gap.at, gap.fault);
+                    self.lost_until(gap.end);
+                    self.place = scan.place;
+                    segment.skip(self.place.position, self.place.offset);
+                    resumed_before = true;
+                }
+                Step::Tail(Tail::Next) => return Ok(End::Whole),
+                Step::Tail(Tail::Clean) => return Ok(End::Cut { torn: false }),
+                Step::Tail(Tail::Torn) => return Ok(End::Cut { torn: true }),
+                // They may have been acknowledged: only readable, invalid bytes are a torn tail.
+                Step::Tail(Tail::Unreadable(error)) => return Err(failed(error)),
+                Step::Tail(Tail::Lost(fault)) => {
+                    self.broken = broken(self.place, fault);
+                    return Ok(End::Whole);
+                }
+                Step::Tail(Tail::Newer(source)) => {
+                    return Err(Error::NewerBatch {
+                        path: segment.path().to_path_buf(),
+                        offset: self.place.offset,
+                        source,
+                    });
+                }
             }
-            let fault = found.fault();
-            let resumed = scanner.resume_after(&self.place, &known).map_err(failed)?;
-            self.broken = Some((segment.path().to_path_buf(), self.place.position, fault));
-            let Some(resumed) = resumed else {
-                return Ok(End::Whole);
-            };
-            self.lost_until(resumed.offset);
-            self.place = resumed;
-            segment.skip(resumed.position, resumed.offset);
-            resumed_before = true;
         }
     }
 

@@ -5,9 +5,9 @@ use crate::io::preallocate::Preallocation;
 use crate::segment::Segment;
 use crate::segment::create::create_segment;
 use crate::segment::preamble::{PREAMBLE_BYTES, Preamble};
-use crate::segment::scan::{Found, LogPosition, Scanner};
-use crate::segment::segment_file::mark_removed;
-use crate::segment::segment_file::{SegmentFile, last_non_zero};
+use crate::segment::scan::LogPosition;
+use crate::segment::segment_file::{SegmentFile, last_non_zero, mark_removed};
+use crate::segment::segment_scan::{SegmentScan, Step};
 use crate::{Error, IoOp, failpoint};
 use bascule_record::planted_bug::{self, PlantedBug};
 use std::sync::Arc;
@@ -55,19 +55,14 @@ impl Walk<'_> {
         for segment in segments {
             let failed = |error| Error::io(IoOp::Read, segment.path(), error);
             let file = segment.file().map_err(failed)?;
-            let mut scanner = Scanner::new(&*file.file, segment.end(), self.identity);
-            let mut place = LogPosition::first(segment.base_offset);
-            while place.offset < segment.next_offset() {
-                if let Found::Batch(header) = scanner.look(&place, false).map_err(failed)? {
-                    place = place.after(&header);
-                    self.producers.note(&header);
-                } else if let Some(next) = scanner
-                    .resume_after(&place, &segment.known())
-                    .map_err(failed)?
-                {
-                    place = next;
-                } else {
-                    break;
+            let first = LogPosition::first(segment.base_offset);
+            let mut scan = SegmentScan::of_segment(segment, &*file.file, self.identity, first)
+                .payloads_from(u64::MAX);
+            while scan.place.offset < segment.next_offset() {
+                match scan.next().map_err(failed)? {
+                    Step::Batch(_, header) => self.producers.note(&header),
+                    Step::Gap(_) => {}
+                    Step::Tail(_) => break,
                 }
             }
         }

@@ -9,5 +9,6 @@ pub(crate) mod scan;
 #[allow(clippy::module_inception)] // the main type of the room, in a file of its name
 mod segment;
 pub(crate) mod segment_file;
+pub(crate) mod segment_scan;
 
 pub(crate) use segment::{NO_TIME, Segment, SyncProgress};

@@ -1,36 +1,37 @@
-//! The way on behind damage: where batches can be served again.
+//! Resynchronisation: where batches can be served again after damage.
 //!
-//! When the header of a batch is damaged its length is unknown, so the next one has to be looked for, and a record may
-//! hold the image of a batch: right incarnation, partition, offsets, even a chain of several. Such an image must not be
-//! taken for the log's own. What it cannot know is evidence, tried in this order:
+//! The length of a batch whose header is damaged is unknown, so the next batch has to be searched for. A record may hold the
+//! image of a batch, with the right incarnation, partition and offsets, even a chain of several. Such an image must not be
+//! taken for a batch of the log. The evidence, in this order, is what the writer of a record cannot know:
 //!
-//! 1. *Extent and link*: the payload under the damaged header still matches the length and the checksum that stand in it,
-//!    so that the next batch begins right behind; when its header is damaged too, the same again. The first sound one
-//!    carries the header checksum of the one before it as its chain value: what an earlier life or a misdirected write
-//!    left there does not.
-//! 2. *Link*: the candidate's chain value equals the lost batch's header checksum, as stored or as computed from the
-//!    other bytes. Whatever is damaged of a header, one of the two is right unless both were hit; where nothing of it is
-//!    left, what stands there is not looked at. What follows the batch before the lost one lies in the lost one's place or is a
-//!    copy, perhaps of what an earlier life wrote: that is no link. One whose own payload is
-//!    damaged is taken only when nothing below leads on.
-//! 3. *Anchor*: from the candidate a chain of batches leads exactly to a place known from elsewhere: an entry of the index
-//!    (checksummed, or in memory), the next segment's chain value, or the end of the batches. The real batch behind the
-//!    record carries the link of the real batch that holds it, so a chain that begins inside a record never connects.
-//!    Nor does one behind whose end more lies than zeros: it lies where it does not belong.
+//! 1. *Length and link*: the payload after the damaged header still matches the length and the checksum in that header, so
+//!    the next batch begins right after it; if that one's header is damaged too, the same again. The first batch with a valid
+//!    header must carry the header checksum of the batch before it as its chain value. What an earlier run or a misdirected
+//!    write left there does not.
+//! 2. *Link*: the candidate's chain value equals the header checksum of the lost batch, as stored or as computed from its
+//!    other bytes. One of the two is right unless both were hit. Bytes that do not resemble the lost batch's header prove
+//!    nothing. A candidate that follows the batch before the lost one either lies in the lost one's place or is a copy,
+//!    perhaps of an earlier run: that does not link it. A linked candidate whose own payload is damaged is used only if no
+//!    other evidence is found.
+//! 3. *Anchor*: a chain of batches leads from the candidate to a position known from elsewhere: an entry of the index
+//!    (checksummed, or in memory), the next segment's chain value, or the end of the batches. The batch after the record
+//!    carries the link of the batch that holds the record, so a chain that begins inside a record never connects. A chain
+//!    whose end is followed by anything but zeros does not count: it lies where it does not belong.
 //! 4. The next entry of the index itself.
-//! 5. Only where the torn tail may begin in this segment, and nothing else is known: the chain whose last sound batch
-//!    reaches furthest in the file. So it stays when a next segment was begun behind the loss of the tail.
+//! 5. Only if the torn tail may begin in this segment and nothing else is known: the chain whose last valid batch reaches
+//!    furthest in the file. This remains so after a next segment was begun behind the lost tail.
 //!
-//! Where the batch before does not check either, its header may be a copy from elsewhere whose length is true in another
-//! place only: what it covers is searched too. An image in its records proves nothing by reaching furthest within it.
+//! If the payload of the batch before fails its checksum too, its header may be a copy from elsewhere, whose length is right
+//! in another place only: the bytes that it covers are searched as well. An image in its records proves nothing by reaching
+//! furthest within it.
 //!
-//! Without a link, a batch that begins above the durable point is never the way on: what lies between may be a hole that
-//! no sync covered, and what lies behind such a hole must not come back. Nor is one that begins at the durable point where
-//! the next batch should begin, when the header before it, damaged as it is, says that it does not follow.
+//! A candidate without a link that begins above the durable point is never accepted: the bytes before it may be a hole that
+//! no sync covered, and batches after such a hole must not come back. Nor is one that begins at the durable point, where
+//! the next batch should begin, if the damaged header before it says that it does not follow.
 //!
-//! What remains: each proof is a 32-bit checksum that a writer of records cannot predict, so one image in 2^32 passes; and
-//! under 5, an image in the very last batch of a log that crashed, when that batch's header is damaged beyond 1 and 2.
-//! Where there is no proof the offsets up to the next place that has one are refused: too much rather than anything wrong.
+//! Remaining risk: each proof is a 32-bit checksum that a writer of records cannot predict, so one image in 2^32 passes; and
+//! under 5, an image in the very last batch of a log that crashed, if that batch's header is damaged beyond 1 and 2. Without
+//! proof, the offsets up to the next proven position are refused: too many rather than a wrong record.
 use crate::io::fields::u64_at;
 use crate::segment::index::SparseIndex;
 use crate::segment::scan::{Found, LogPosition, Scanner, WINDOW, is_media_error};
@@ -41,10 +42,10 @@ use std::io;
 
 const PAGE: u64 = 4096;
 
-/// Where the batches of a segment end, as far as that is known without reading them.
+/// The end of a segment's batches, as far as it is known without reading them.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Ending {
-    /// First offset after the segment; `u64::MAX` when unknown.
+pub(crate) struct SegmentBounds {
+    /// First offset after the segment; `u64::MAX` when unhints.
     pub offset: u64,
     /// Position after the last batch.
     pub position: Option<u64>,
@@ -54,8 +55,8 @@ pub(crate) struct Ending {
     pub is_lost: bool,
 }
 
-impl Ending {
-    /// Where the segment before `next` ends, as `next` tells; unknown for the last one.
+impl SegmentBounds {
+    /// The bounds of the segment before `next`, by the preamble of `next`; unknown for the last segment.
     pub fn before(next: Option<&SegmentFile>) -> Self {
         let chain = next
             .and_then(|next| next.preamble)
@@ -73,69 +74,69 @@ impl Ending {
     }
 }
 
-/// What is known of a segment without reading its batches.
+/// Facts about a segment that are known without reading its batches.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Known<'a> {
-    /// Beginnings of batches.
+pub(crate) struct ScanHints<'a> {
+    /// Positions where batches begin.
     pub index: Option<&'a SparseIndex>,
-    /// Where they end.
-    pub end: Ending,
+    /// Where the batches end.
+    pub end: SegmentBounds,
     /// Offsets from here on may be a torn tail; `u64::MAX` when none may.
     pub durable: u64,
 }
 
-/// What a chain of batches has to arrive at.
+/// The position that a chain of batches has to reach.
 enum Target {
     /// The beginning of a batch.
     Batch(LogPosition),
     /// The end of the segment.
-    End(Ending),
-    /// Nothing is known.
+    End(SegmentBounds),
+    /// Nothing is hints.
     Furthest,
 }
 
-/// What payloads under damaged headers tell.
-enum Extents {
-    /// The next batch begins here and follows them.
-    Lead(LogPosition),
-    /// The next batch should begin at this position, but what lies there does not follow them.
-    Refute(u64),
-    /// Nothing.
+/// The result of following payloads by the lengths in damaged headers.
+enum LengthProof {
+    /// The next batch begins here and is linked.
+    Proven(LogPosition),
+    /// The next batch should begin at this position, but the one there is not linked.
+    Refuted(u64),
+    /// No proof.
     Unknown,
 }
 
-/// A search for the way on, and what was met on it.
+/// The state of one search.
 struct Search<'a> {
     lost: &'a LogPosition,
-    /// Where the search begins: at the lost batch, or at the one before it when that one is not to be trusted.
+    /// Where the search begins: at the lost batch, or at the one before it if that one cannot be trusted.
     from: LogPosition,
-    /// What the successor of the lost batch may carry as its chain value.
+    /// Chain values that the successor of the lost batch may carry.
     links: Vec<u32>,
-    /// Where it should begin, when what lies there denies it.
+    /// Where that successor should begin, if the batch there is not linked.
     refuted: Option<u64>,
-    /// The first one that is linked, but damaged itself.
-    unsound: Option<LogPosition>,
-    /// Where the chain ends that reaches furthest, and where it begins.
+    /// The first candidate that is linked, but damaged itself.
+    damaged: Option<LogPosition>,
+    /// End and beginning of the chain that reaches furthest.
     furthest: Option<(u64, LogPosition)>,
-    /// Batches from which a chain went on in vain.
-    walked: HashSet<u64>,
+    /// Positions of batches in chains that failed.
+    visited: HashSet<u64>,
 }
 
 impl<'a> Search<'a> {
-    fn new(lost: &'a LogPosition, doubtful: Option<LogPosition>) -> Self {
+    fn new(lost: &'a LogPosition, untrusted: Option<LogPosition>) -> Self {
         Self {
             lost,
-            from: doubtful.unwrap_or(*lost),
+            from: untrusted.unwrap_or(*lost),
             links: Vec::new(),
             refuted: None,
-            unsound: None,
+            damaged: None,
             furthest: None,
-            walked: HashSet::new(),
+            visited: HashSet::new(),
         }
     }
 
-    /// Whether it follows the lost batch. What follows the one before it, in another place than the lost one's, may be what
-    /// an earlier life wrote there.
+    /// Whether the candidate follows the lost batch. A batch that follows the one before the lost one, in another place, may
+    /// be from an earlier run.
     fn is_linked(&self, place: &LogPosition, header: &Header) -> bool {
         place.position >= self.lost.position + HEADER_BYTES as u64
             && header.base_offset > self.lost.offset
@@ -144,37 +145,37 @@ impl<'a> Search<'a> {
 }
 
 impl Scanner<'_> {
-    /// The first place behind damage at `lost` from which batches can be served again; `None` when the rest is lost.
+    /// The first position after damage at `lost` from which batches can be served again; `None` if the rest is lost.
     pub fn resume_after(
         &mut self,
         lost: &LogPosition,
-        known: &Known<'_>,
+        hints: &ScanHints<'_>,
     ) -> io::Result<Option<LogPosition>> {
-        let limit = known.end.offset;
-        let doubtful = self.doubtful_before(lost)?;
-        let mut search = Search::new(lost, doubtful);
-        if !self.has_sound_header(lost.position)? {
-            match self.by_extents(lost, limit)? {
-                Extents::Lead(place) => return Ok(Some(place)),
-                Extents::Refute(position) => search.refuted = Some(position),
-                Extents::Unknown => {}
+        let limit = hints.end.offset;
+        let untrusted = self.untrusted_before(lost)?;
+        let mut search = Search::new(lost, untrusted);
+        if !self.has_valid_header(lost.position)? {
+            match self.by_length(lost, limit)? {
+                LengthProof::Proven(place) => return Ok(Some(place)),
+                LengthProof::Refuted(position) => search.refuted = Some(position),
+                LengthProof::Unknown => {}
             }
             if self.resembles(lost)? {
                 search.links = self.links_at(lost.position)?;
             }
         }
-        let entry = self.next_entry(&search.from, known)?;
+        let entry = self.next_entry(&search.from, hints)?;
         let target = match entry {
             Some(place) => Target::Batch(place),
-            None if known.end.is_unknown() || known.end.is_lost => Target::Furthest,
-            None => Target::End(known.end),
+            None if hints.end.is_unknown() || hints.end.is_lost => Target::Furthest,
+            None => Target::End(hints.end),
         };
         let to = entry.map_or(self.len, |place| place.position);
         let mut position = search.from.position + 1;
         while let Some(at) = self.next_magic(position, to)? {
             position = at + 1;
             if let Some((place, header)) = self.candidate(at, &search.from, limit)?
-                && self.leads_on(&mut search, place, &header, &target, known.durable)?
+                && self.is_proven(&mut search, place, &header, &target, hints.durable)?
             {
                 return Ok(Some(place));
             }
@@ -182,13 +183,13 @@ impl Scanner<'_> {
         let furthest = search.furthest.map(|(_, place)| place);
         Ok(match target {
             Target::Furthest => furthest,
-            Target::End(_) if known.durable < limit => furthest,
-            Target::Batch(_) | Target::End(_) => search.unsound.or(entry),
+            Target::End(_) if hints.durable < limit => furthest,
+            Target::Batch(_) | Target::End(_) => search.damaged.or(entry),
         })
     }
 
-    /// Whether there is proof that the log goes on at this candidate; what speaks for it without being a proof is noted.
-    fn leads_on(
+    /// Whether there is proof that the log continues at this candidate. Weaker evidence is kept in `search`.
+    fn is_proven(
         &mut self,
         search: &mut Search<'_>,
         place: LogPosition,
@@ -198,18 +199,18 @@ impl Scanner<'_> {
     ) -> io::Result<bool> {
         let linked = search.is_linked(&place, header);
         if linked {
-            if matches!(self.look(&place, true)?, Found::Batch(_)) {
+            if matches!(self.check(&place, true)?, Found::Batch(_)) {
                 return Ok(true);
             }
-            // Overwritten in part: perhaps a copy of the true one, which is overwritten whole.
-            search.unsound = search.unsound.or(Some(place));
+            // Perhaps the rest of a copy; the original may be overwritten completely.
+            search.damaged = search.damaged.or(Some(place));
         }
         let denied = header.base_offset == durable && search.refuted == Some(place.position);
         if denied || header.base_offset > durable && !linked {
             return Ok(false);
         }
-        let (reached, end) = self.follow(place, target, &mut search.walked)?;
-        // An image in a record of the doubtful batch ends within it.
+        let (reached, end) = self.follow(place, target, &mut search.visited)?;
+        // An image in a record of the untrusted batch ends within that batch.
         let leaves = place.position > search.lost.position || end > search.lost.position;
         if !reached && leaves && search.furthest.is_none_or(|(best, _)| end > best) {
             search.furthest = Some((end, place));
@@ -217,9 +218,9 @@ impl Scanner<'_> {
         Ok(reached)
     }
 
-    /// The batch whose header told where the lost one should be, when its own payload does not check: it may be a copy from
-    /// elsewhere, or of an earlier life, and what it says of its length may be true in another place only.
-    fn doubtful_before(&mut self, lost: &LogPosition) -> io::Result<Option<LogPosition>> {
+    /// The batch whose header gave the position of the lost one, if its own payload fails its checksum: it may be a copy from
+    /// elsewhere or from an earlier run, and its length may be right in another place only.
+    fn untrusted_before(&mut self, lost: &LogPosition) -> io::Result<Option<LogPosition>> {
         let Some(position) = lost.previous_batch else {
             return Ok(None);
         };
@@ -230,41 +231,41 @@ impl Scanner<'_> {
             return Ok(None);
         };
         let before = LogPosition::at(position, header.base_offset);
-        let is_sound = matches!(self.look(&before, true)?, Found::Batch(_));
-        Ok((!is_sound).then_some(LogPosition {
+        let is_valid = matches!(self.check(&before, true)?, Found::Batch(_));
+        Ok((!is_valid).then_some(LogPosition {
             epoch: lost.epoch,
             ..before
         }))
     }
 
-    /// Whether a sound header lies there, so that it says nothing about another batch that should.
-    fn has_sound_header(&mut self, position: u64) -> io::Result<bool> {
+    /// Whether a valid header lies there: then it says nothing about the batch that should be there.
+    fn has_valid_header(&mut self, position: u64) -> io::Result<bool> {
         let head = self.readable(position, HEADER_BYTES)?;
         Ok(head.is_some_and(|head| Header::read(head).is_ok()))
     }
 
-    /// Proof 1.
-    fn by_extents(&mut self, lost: &LogPosition, limit: u64) -> io::Result<Extents> {
+    /// Evidence 1.
+    fn by_length(&mut self, lost: &LogPosition, limit: u64) -> io::Result<LengthProof> {
         let mut position = lost.position;
-        while let Some(end) = self.extent_end(position)? {
+        while let Some(end) = self.payload_end(position)? {
             if let Some((place, header)) = self.candidate(end, lost, limit)? {
                 let linked = self.links_at(position)?.contains(&header.chain);
                 return Ok(if linked {
-                    Extents::Lead(place)
+                    LengthProof::Proven(place)
                 } else {
-                    Extents::Refute(end)
+                    LengthProof::Refuted(end)
                 });
             }
-            if self.has_sound_header(end)? {
-                return Ok(Extents::Unknown);
+            if self.has_valid_header(end)? {
+                return Ok(LengthProof::Unknown);
             }
             position = end;
         }
-        Ok(Extents::Unknown)
+        Ok(LengthProof::Unknown)
     }
 
-    /// Where the payload under a damaged header ends, when it matches what stands in the header.
-    fn extent_end(&mut self, position: u64) -> io::Result<Option<u64>> {
+    /// Where the payload after a damaged header ends, if it matches the length and the checksum in that header.
+    fn payload_end(&mut self, position: u64) -> io::Result<Option<u64>> {
         let Some(head) = self.readable(position, HEADER_BYTES)? else {
             return Ok(None);
         };
@@ -276,14 +277,14 @@ impl Scanner<'_> {
             return Ok(None);
         }
         let whole = HEADER_BYTES + stored as usize;
-        let sound = self
+        let is_valid = self
             .readable(position, whole)?
             .and_then(|batch| batch.get(HEADER_BYTES..))
             .is_some_and(|payload| crc32c::crc32c(payload) == crc);
-        Ok(sound.then_some(end))
+        Ok(is_valid.then_some(end))
     }
 
-    /// Whether what stands there may be left of the lost batch's header: bytes from elsewhere tell no link of it.
+    /// Whether the bytes there may be the rest of the lost batch's header. Bytes from elsewhere do not give its link.
     fn resembles(&mut self, lost: &LogPosition) -> io::Result<bool> {
         let Some(head) = self.readable(lost.position, HEADER_BYTES)? else {
             return Ok(false);
@@ -294,14 +295,14 @@ impl Scanner<'_> {
             || chain.is_some() && chain == lost.chain)
     }
 
-    /// What the successor of the batch whose damaged header lies there may carry as its chain value.
+    /// Chain values that the successor of the batch with the damaged header at `position` may carry.
     fn links_at(&mut self, position: u64) -> io::Result<Vec<u32>> {
         let Some(head) = self.readable(position, HEADER_BYTES)? else {
             return Ok(Vec::new());
         };
         let computed = head.get(..124).map(crc32c::crc32c);
         let links = [word(head, 124), computed, word(head, 112)];
-        // 0 is what an empty place would give, and no link of a batch but by chance.
+        // Zeros would give 0, which is the link of a batch only by chance.
         Ok(links
             .into_iter()
             .flatten()
@@ -309,13 +310,13 @@ impl Scanner<'_> {
             .collect())
     }
 
-    /// The first entry of the index behind `from` that holds its batch.
+    /// The first entry of the index after `from` whose batch is at its position.
     fn next_entry(
         &mut self,
         from: &LogPosition,
-        known: &Known<'_>,
+        hints: &ScanHints<'_>,
     ) -> io::Result<Option<LogPosition>> {
-        let Some(index) = known.index else {
+        let Some(index) = hints.index else {
             return Ok(None);
         };
         let first = (0..index.len())
@@ -326,18 +327,18 @@ impl Scanner<'_> {
                 epoch: from.epoch,
                 ..LogPosition::at(entry.position, entry.offset)
             };
-            let sound = matches!(
-                self.look(&place, false)?,
+            let is_valid = matches!(
+                self.check(&place, false)?,
                 Found::Batch(_) | Found::Payload(..)
             );
-            if sound && entry.offset >= from.offset && entry.offset < known.end.offset {
+            if is_valid && entry.offset >= from.offset && entry.offset < hints.end.offset {
                 return Ok(Some(place));
             }
         }
         Ok(None)
     }
 
-    /// A header at `position` that could continue the log behind `from`.
+    /// A header at `position` that could continue the log after `from`.
     fn candidate(
         &mut self,
         position: u64,
@@ -361,20 +362,20 @@ impl Scanner<'_> {
         Ok(possible.then_some((place, header)))
     }
 
-    /// Follows the chain from a candidate: whether it leads to the target, and the end of the last sound batch in it.
-    /// `walked`: batches from which an earlier chain went on in vain.
+    /// Follows the chain from a candidate: whether it reaches the target, and the end of the last valid batch in it.
+    /// `visited`: positions of batches in earlier chains that failed.
     fn follow(
         &mut self,
         from: LogPosition,
         target: &Target,
-        walked: &mut HashSet<u64>,
+        visited: &mut HashSet<u64>,
     ) -> io::Result<(bool, u64)> {
         let (mut place, mut end) = (from, from.position);
         loop {
             if self.is_at(&place, target)? {
                 return Ok((true, end));
             }
-            let header = match self.look(&place, true)? {
+            let header = match self.check(&place, true)? {
                 Found::Batch(header) => {
                     end = place.after(&header).position;
                     header
@@ -382,7 +383,7 @@ impl Scanner<'_> {
                 Found::Payload(header, _) => header,
                 Found::End | Found::Unsupported(_) | Found::Damage(_) => return Ok((false, end)),
             };
-            if !walked.insert(place.position) {
+            if !visited.insert(place.position) {
                 return Ok((false, end));
             }
             place = place.after(&header);
@@ -396,7 +397,7 @@ impl Scanner<'_> {
                 place.position == anchor.position
                     && place.offset == anchor.offset
                     && matches!(
-                        self.look(place, false)?,
+                        self.check(place, false)?,
                         Found::Batch(_) | Found::Payload(..)
                     )
             }
@@ -404,20 +405,20 @@ impl Scanner<'_> {
                 let chained = end.chain.zip(place.chain).map(|(a, b)| a == b);
                 let placed = end.position.map(|position| position == place.position);
                 let meets = end.offset == u64::MAX || end.offset == place.offset;
-                // Without either, a sealed file ends where its last batch does.
+                // Without either, a sealed file ends with its last batch.
                 let proven = chained.or(placed).unwrap_or(place.position == self.len);
                 let reached = meets && proven && placed.unwrap_or(true);
-                reached && (placed.is_some() || matches!(self.look(place, false)?, Found::End))
+                reached && (placed.is_some() || matches!(self.check(place, false)?, Found::End))
             }
         })
     }
 
-    /// The next position in `[from, to)` that holds the magic of a batch; what cannot be read is passed over.
+    /// The next position in `[from, to)` that holds the magic of a batch; unreadable pages are skipped.
     fn next_magic(&mut self, from: u64, to: u64) -> io::Result<Option<u64>> {
         let mut position = from;
         while position < to && position + HEADER_BYTES as u64 <= self.len {
             let Some(window) = self.readable(position, WINDOW)? else {
-                // One page at a time until the bad ones are behind.
+                // One page at a time until the bytes can be read.
                 position = (position / PAGE + 1) * PAGE;
                 continue;
             };
@@ -431,7 +432,7 @@ impl Scanner<'_> {
         Ok(None)
     }
 
-    /// As `bytes`, but `None` where the disk lost some of them. Of a window, what comes before the bad page.
+    /// As `bytes`, but `None` where the disk lost some of them. Of a window, the bytes before the bad page.
     fn readable(&mut self, position: u64, wanted: usize) -> io::Result<Option<&[u8]>> {
         let mut wanted = wanted;
         loop {
@@ -449,7 +450,7 @@ impl Scanner<'_> {
     }
 }
 
-/// Where the first magic of a batch stands.
+/// Position of the first magic of a batch.
 pub(crate) fn find_magic(window: &[u8]) -> Option<usize> {
     let mut from = 0;
     while let Some(rest) = window.get(from..) {

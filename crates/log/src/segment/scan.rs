@@ -1,5 +1,4 @@
-//! Scanning the batches of a segment that is not being written: for recovery, verification and resynchronisation behind
-//! damage (`segment::resync`).
+//! Checking a batch at a position of a segment file, and reading that file through a window.
 use crate::LogId;
 use crate::io::disk::read_up_to;
 use crate::io::storage::StorageFile;
@@ -69,7 +68,7 @@ impl LogPosition {
     }
 }
 
-/// What a scan finds at a position.
+/// The bytes at a position.
 #[derive(Clone, Debug)]
 pub(crate) enum Found {
     /// The batch that belongs here.
@@ -82,17 +81,6 @@ pub(crate) enum Found {
     Payload(Header, Fault),
     /// No batch that belongs here.
     Damage(Fault),
-}
-
-impl Found {
-    /// The fault of everything but a batch.
-    pub fn fault(&self) -> Fault {
-        match self {
-            Self::Batch(_) | Self::End => Fault::Short,
-            Self::Unsupported(_) => Fault::Misplaced,
-            Self::Payload(_, fault) | Self::Damage(fault) => *fault,
-        }
-    }
 }
 
 /// Reads a file through a window.
@@ -134,11 +122,11 @@ impl<'a> Scanner<'a> {
         self.file.forget_cached(position)
     }
 
-    /// What lies at `place`. With `whole` the checksum of the payload is checked too.
+    /// Checks the batch at `place`, with `whole` also its payload.
     ///
     /// # Errors
     /// Those of the storage, except media errors: these are [`Fault::Unreadable`].
-    pub fn look(&mut self, place: &LogPosition, whole: bool) -> io::Result<Found> {
+    pub fn check(&mut self, place: &LogPosition, whole: bool) -> io::Result<Found> {
         let identity = self.identity;
         let head = match self.bytes(place.position, HEADER_BYTES) {
             Ok(head) => head,

@@ -4,7 +4,7 @@ use crate::io::files::{Files, HeldFile};
 use crate::io::storage::{OpenMode, StorageFile};
 use crate::segment::index::{INDEX_INTERVAL, IndexEntry, SparseIndex, Summary};
 use crate::segment::preamble::{PREAMBLE_BYTES, Preamble};
-use crate::segment::resync::{Ending, Known};
+use crate::segment::resync::{ScanHints, SegmentBounds};
 use crate::{Error, IoOp};
 use arc_swap::ArcSwapOption;
 use bascule_record::Header;
@@ -21,7 +21,7 @@ pub(crate) const NO_TIME: i64 = i64::MIN;
 /// The log of an active segment, which knows how far its segments are synced.
 pub(crate) trait SyncProgress: Debug + Send + Sync {
     /// Everything below this offset is synced in the segments themselves.
-    fn settled_end(&self) -> u64;
+    fn segment_synced_end(&self) -> u64;
 }
 
 /// What the writer of an active segment has done to its file. The kernel reports a failed write-back only to descriptors that
@@ -39,7 +39,7 @@ struct Writing {
 impl Writing {
     fn is_unsynced(&self) -> bool {
         let log = self.log.as_ref().and_then(Weak::upgrade);
-        self.is_new || log.is_none_or(|log| log.settled_end() < self.to)
+        self.is_new || log.is_none_or(|log| log.segment_synced_end() < self.to)
     }
 }
 
@@ -381,12 +381,12 @@ impl Segment {
     }
 
     /// Hints for a scan of the file.
-    pub fn known(&self) -> Known<'_> {
+    pub fn hints(&self) -> ScanHints<'_> {
         // The end is read first: it may only have grown since.
         let position = self.end();
-        Known {
+        ScanHints {
             index: Some(&self.index),
-            end: Ending {
+            end: SegmentBounds {
                 offset: u64::MAX,
                 position: Some(position),
                 chain: None,

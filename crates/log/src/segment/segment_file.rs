@@ -98,7 +98,7 @@ pub(crate) fn list_segment_files(
 pub(crate) fn has_batch(source: &SegmentFile, identity: LogId) -> Result<bool, Error> {
     let place = LogPosition::first(source.base_offset);
     let found = Scanner::new(&*source.file, source.len, identity)
-        .look(&place, true)
+        .check(&place, true)
         .map_err(|error| Error::io(IoOp::Read, &source.path, error))?;
     Ok(matches!(found, Found::Batch(_) | Found::Unsupported(_)))
 }

@@ -164,8 +164,8 @@ impl Candidate {
     }
 
     /// Replaces the index snapshot, without a sync, once everything below it is synced in the segments.
-    pub fn write_if_settled(&self, storage: &dyn Storage, shared: &Shared) -> Result<(), Error> {
-        if self.is_written() || shared.settled_end() < self.summary.next_offset {
+    pub fn write_if_synced(&self, storage: &dyn Storage, shared: &Shared) -> Result<(), Error> {
+        if self.is_written() || shared.segment_synced_end() < self.summary.next_offset {
             return Ok(());
         }
         let _deletes = shared.pending_deletes.lock();

@@ -43,7 +43,7 @@ pub(crate) struct Shared {
     log_start: AtomicU64,
     log_end: AtomicU64,
     durable_end: AtomicU64,
-    settled_end: AtomicU64,
+    segment_synced_end: AtomicU64,
     high_watermark: AtomicU64,
     last_timestamp: AtomicI64,
     closed: AtomicBool,
@@ -52,7 +52,7 @@ pub(crate) struct Shared {
     /// Whether a sweep of the directory is queued.
     pub sweep_waits: AtomicBool,
     keys: ArcSwap<KeyRing>,
-    /// Holds the batches between the settled and the durable end.
+    /// Holds the batches between the segment-synced and the durable end.
     wal: OnceLock<Weak<dyn UnsyncedBatches>>,
     /// The known damaged ranges.
     pub quarantine: Quarantine,
@@ -83,7 +83,7 @@ impl Shared {
             log_start: AtomicU64::new(log_start),
             log_end: AtomicU64::new(log_start),
             durable_end: AtomicU64::new(log_start),
-            settled_end: AtomicU64::new(log_start),
+            segment_synced_end: AtomicU64::new(log_start),
             high_watermark: AtomicU64::new(log_start),
             last_timestamp: AtomicI64::new(NO_TIME),
             closed: AtomicBool::new(false),
@@ -163,14 +163,14 @@ impl Shared {
     }
 
     /// End of what is synced in the segments themselves; above the durable end for an instant at most.
-    pub fn settled_end(&self) -> u64 {
-        self.settled_end.load(Ordering::Acquire)
+    pub fn segment_synced_end(&self) -> u64 {
+        self.segment_synced_end.load(Ordering::Acquire)
     }
 
-    /// Moves the settled end, and the durable one with it; never back.
-    pub fn raise_settled_end(&self, offset: u64) {
+    /// Moves the segment-synced end, and the durable one with it; never back.
+    pub fn raise_segment_synced_end(&self, offset: u64) {
         self.raise_durable_end(offset);
-        self.settled_end.fetch_max(offset, Ordering::AcqRel);
+        self.segment_synced_end.fetch_max(offset, Ordering::AcqRel);
     }
 
     /// End of committed records.
@@ -195,7 +195,7 @@ impl Shared {
     /// is the one up to which everything is in the segments or removed with one: what a trim hides in the middle of a
     /// segment may precede acknowledged records that only the journal has so far.
     pub fn checkpoint(&self, clean: bool) -> Checkpoint {
-        let durable = self.settled_end();
+        let durable = self.segment_synced_end();
         let first = self.segments().first().map_or(0, |first| first.base_offset);
         Checkpoint {
             high_watermark: self.high_watermark(),
@@ -238,8 +238,8 @@ impl Shared {
     }
 
     /// The batch at a place that is durable in the WAL alone.
-    pub fn find_unsettled(&self, place: &LogPosition) -> Option<(Header, Bytes)> {
-        if !(self.settled_end()..self.durable_end()).contains(&place.offset) {
+    pub fn find_in_wal(&self, place: &LogPosition) -> Option<(Header, Bytes)> {
+        if !(self.segment_synced_end()..self.durable_end()).contains(&place.offset) {
             return None;
         }
         let wal = self.wal.get().and_then(Weak::upgrade)?;
@@ -270,7 +270,7 @@ impl Shared {
 }
 
 impl SyncProgress for Shared {
-    fn settled_end(&self) -> u64 {
-        Self::settled_end(self)
+    fn segment_synced_end(&self) -> u64 {
+        Self::segment_synced_end(self)
     }
 }

@@ -1,25 +1,10 @@
-//! The end markers of a WAL file: how far the frames of its log number reach, in a place of their own.
+//! The end markers of a WAL file: how far the frames of its log number reach, in a place of their own (the bytes are in
+//! `specs/formats/journal.md`).
 //!
-//! Each round writes one of two slots, in turn, behind its frames and in the same sync; the first round writes both. A marker
-//! says what was synced before its round began, and what that round wrote: when the last frames are lost, the markers prove
+//! Each round writes one of two slots, in turn, in the same sync as its frames; the first round writes both. A marker says
+//! what was synced before its round began, and what that round wrote. So when the last frames are lost, the markers prove
 //! that there were some, and that all but those of the last round were acknowledged. Each slot has a block of its own: a
 //! power cut tears only the one that is being written.
-//!
-//! | Position in the file | Content |
-//! |---|---|
-//! | length − 2 · d | marker of the first, third, … round |
-//! | length − d | marker of the second, fourth, … round; an empty marker with the first one |
-//!
-//! d is 4,096, in a file of less than 256 KiB 512.
-//!
-//! | Offset | Type | Field |
-//! |---|---|---|
-//! | 0 | u64 | log number |
-//! | 8 | u32 | checksum of its preamble |
-//! | 12 | u32 | position behind the last frame of the rounds before, which were synced; 0: there are none |
-//! | 16 | u32 | position behind the last frame of this round |
-//! | 20 | 8 B | reserved: writers write 0, readers ignore |
-//! | 28 | u32 | CRC-32C of bytes 0–27 |
 use super::format::{PREAMBLE_BYTES, Preamble};
 use crate::io::disk::read_up_to;
 use crate::io::fields::{seal, u32_at, u64_at, unseal};

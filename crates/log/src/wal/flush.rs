@@ -137,7 +137,7 @@ impl Wal {
                 Err(error) => return Err(error),
             };
             own.sync()?;
-            shared.raise_settled_end(*end);
+            shared.raise_segment_synced_end(*end);
         }
         Ok(())
     }

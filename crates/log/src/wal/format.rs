@@ -1,25 +1,7 @@
-//! The bytes of a WAL file (`specs/formats/journal.md`).
+//! The bytes of a WAL file: preamble, frames, cuts (`specs/formats/journal.md`).
 //!
-//! | Position | Content |
-//! |---|---|
-//! | 0 | preamble, 64 bytes |
-//! | 64 | frames, back to back; behind the last one zeros, or the remains of an earlier log number of the file |
-//! | before the copy | end markers ([`super::end_marker`]) |
-//! | length − 64 | copy of the preamble |
-//!
-//! Preamble: magic `BSCJ`, version u32 = 4, log number u64 (ascending over all files), run u64 (the first log number of the
-//! broker's run that writes it), salt u64, position of the last log number before this one with synced frames (16 bytes), data
-//! directory u64, length of the file u32, CRC-32C of bytes 0–59. Frame, 16 bytes and its content:
-//!
-//! | Offset | Type | Field |
-//! |---|---|---|
-//! | 0 | u32 | length of the content, bytes |
-//! | 4 | u32 | kind: 1 = whole batches of one log, 2 = a cut of one log |
-//! | 8 | u32 | link: bytes 12–15 of the frame before; of the first, the preamble's checksum |
-//! | 12 | u32 | CRC-32C of the preamble's bytes 0–59, of bytes 0–11 and of the first 124 bytes of the content, which of batches are the first one's header without its own checksum |
-//!
-//! So a frame proves by itself to which log number it belongs, and that its first batch is the one it was written with; the
-//! others follow that one by their chain.
+//! A frame proves by its checksum, which covers the preamble's, to which log number it belongs, and that its first batch is the
+//! one it was written with. The others follow that one by their chain.
 use crate::LogId;
 use crate::io::fields::{seal, u32_at, u64_at, unseal};
 use bascule_record::{HEADER_BYTES, Header, MAGIC as BATCH_MAGIC};

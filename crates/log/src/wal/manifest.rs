@@ -1,23 +1,9 @@
-//! The manifest of the WAL: which log numbers must have a file, and how far the closed ones reached.
+//! The manifest of the WAL: which log numbers must have a file, and how far the closed ones reached. It lies beside the
+//! directory, `<directory>.head`; the bytes are in `specs/formats/journal.md`.
 //!
-//! It lies beside the directory, `<directory>.head`, in the slots of [`crate::io::slots`]. It is written and synced after the first
-//! round of a log number, before that round is acknowledged; and before a file whose batches the segments have is recycled,
-//! removed or quarantined. So a log number that it names and that no file has was lost, and damage in a file that it does
-//! not name costs nothing.
-//!
-//! | Offset | Type | Field |
-//! |---|---|---|
-//! | 0 | u32 | magic `BSCH` |
-//! | 4 | u32 | version = 1 |
-//! | 8 | u64 | sequence number of the slot |
-//! | 16 | 16 B | the newest log number with an acknowledged frame: number u64 (0: none), position behind its first round u32, checksum of its preamble u32 |
-//! | 32 | u64 | first needed number: segments may not have the batches of this one and of all later ones |
-//! | 40 | u32 | number of entries that follow, at most 28 |
-//! | 44 | u32 | reserved: writers write 0, readers ignore |
-//! | 48 | 16 B each | closed numbers that are needed, as above, each with the position behind its last frame (0: unknown); then zeros |
-//! | 496 | u64 | number of the data directory, as in the preambles of its files |
-//! | 504 | u32 | reserved: writers write 0, readers ignore |
-//! | 508 | u32 | CRC-32C of bytes 0–507 |
+//! It is written and synced after the first round of a log number, before that round is acknowledged; and before a file whose
+//! batches the segments have is recycled, removed or quarantined. So a log number that it names and that no file has was
+//! lost, and damage in a file that it does not name costs nothing.
 use super::format::{POSITION_BYTES, WalPosition};
 use crate::io::disk::{self, SyncFile};
 use crate::io::fields::{seal, u32_at, u64_at, unseal};

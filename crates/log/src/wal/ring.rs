@@ -179,7 +179,7 @@ impl Ring {
         self.full.push(current.close());
     }
 
-    /// The same after a write or sync that failed, of a round that was not acknowledged; `None` when the round may go on
+    /// The same after a failed write or sync of a round that was not acknowledged; `None` when the round may continue
     /// elsewhere.
     pub fn end_unacked<T>(&mut self, error: Error) -> Result<Option<T>, Error> {
         self.end_current();
@@ -202,7 +202,7 @@ impl Ring {
     }
 
     /// The name of a file that is to be made now: none is ready, none is being made and there are fewer than `most`, and
-    /// fewer than twice as many with those of the last life; and the last one could be made, or a minute has passed.
+    /// fewer than twice as many with those of the last run; and the last one could be made, or a minute has passed.
     pub fn next_to_make(&mut self, most: usize, now_ns: i64) -> Option<String> {
         let is_many = self.count >= most || self.count + self.old.len() >= 2 * most;
         if self.making || !self.ready.is_empty() || is_many || now_ns < self.not_before {
@@ -349,7 +349,7 @@ pub(crate) fn make(storage: &dyn Storage, path: &Path, bytes: u64) -> Result<Arc
     match fill() {
         Ok(()) => Ok(file),
         Err(error) => {
-            // Half a file is no use, and on a full disk its space is wanted.
+            // Half a file is useless, and a full disk needs its space.
             let _ = storage.remove_file(path);
             Err(error)
         }

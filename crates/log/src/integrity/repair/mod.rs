@@ -1,9 +1,9 @@
-//! Mending the directory of a log that no broker uses. Nothing is ever destroyed: what is taken away is moved into
-//! `aside/` beside the segments, under its name and the time.
+//! Repair of the directory of a log that no broker uses. Nothing is destroyed: files are moved into `aside/` beside the
+//! segments, under their name and the time.
 //!
-//! In this order: segments under a wrong name get their own back; segments are restored from a backup, when one is given;
-//! derived files that do not check go aside, the next start rebuilds them; the log is cut, only when that is asked for;
-//! what stays damaged is written into the quarantine, so that the next start shows it at once.
+//! In this order: segments with a wrong name are renamed; segments are restored from a backup, if one is given; the log is
+//! truncated, if requested; invalid derived files are moved aside, the next start rebuilds them; the remaining damage is written
+//! to the quarantine file, so that the next start reports it at once.
 mod restore;
 
 use super::verify::{Verified, verify};
@@ -13,8 +13,9 @@ use crate::io::file_names::{base_offset_of, segment_name};
 use crate::io::storage::{OpenMode, Storage};
 use crate::segment::epochs::EpochTable;
 use crate::segment::preamble::{PREAMBLE_BYTES, Preamble};
-use crate::segment::scan::{Found, LogPosition, Scanner};
+use crate::segment::scan::LogPosition;
 use crate::segment::segment_file::{SegmentFile, find_segment_files_to_read};
+use crate::segment::segment_scan::{SegmentScan, Step};
 use crate::state::checkpoint::{self, CHECKPOINT, Checkpoint, CheckpointFile};
 use crate::state::index_snapshot::INDEX_SNAPSHOT;
 use crate::state::quarantine::{self, QUARANTINE, Ranges};
@@ -28,36 +29,36 @@ use std::path::{Path, PathBuf};
 /// Bytes copied at a time.
 const COPY_BYTES: usize = 1 << 20;
 
-/// What is asked for.
+/// The requested repair.
 #[derive(Clone, Debug, Default)]
 pub struct RepairOptions {
-    /// Only say what would be done.
+    /// Only report what would be done.
     pub dry_run: bool,
     /// A copy of this log's directory, at least as new as the damaged segments.
     pub from: Option<PathBuf>,
-    /// Cut the log here: this offset and all later ones go. The beginning of a batch.
+    /// Truncate the log here, at the beginning of a batch: this offset and all later ones are removed.
     pub cut_at: Option<u64>,
-    /// The WAL of the log's data directory: a cut ends the log in it too. It may be absent.
+    /// The WAL of the log's data directory, which may be absent: the log is truncated in it too.
     pub wal: Option<WalOptions>,
-    /// For the names of what goes aside, ns since 1970.
+    /// For the names of files moved aside, ns since 1970.
     pub now_ns: i64,
 }
 
-/// One thing that was done, or would be.
+/// One step of a repair, done or planned.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Action {
-    /// `rename`, `restore`, `not_restored`, `set_aside`, `cut` or `quarantine`.
+    /// Name of the action; the names are in `specs/formats/seam.md`.
     pub what: &'static str,
     /// The file.
     pub path: PathBuf,
-    /// Why and where to.
+    /// Reason and target.
     pub detail: String,
 }
 
-/// Mends a log as far as its files allow, and returns what was done and what is left; of a dry run what would be.
+/// Repairs a log as far as its files allow. Returns the steps and the remaining findings; of a dry run the planned ones.
 ///
 /// # Errors
-/// [`Error::Io`]; what was done before it stays done. [`Error::NotABoundary`] for a cut in the middle of a batch.
+/// [`Error::Io`]; the steps before it remain done. [`Error::NotABoundary`] for a truncation in the middle of a batch.
 pub fn repair(
     storage: &dyn Storage,
     directory: &Path,
@@ -70,7 +71,7 @@ pub fn repair(
         identity,
         options,
         actions: Vec::new(),
-        mended: HashSet::new(),
+        repaired: HashSet::new(),
         restored: Vec::new(),
     };
     repair.rename()?;
@@ -83,7 +84,7 @@ pub fn repair(
     repair.derived()?;
     let mut left = verify(storage, directory, identity)?;
     if options.dry_run {
-        left.findings.retain(|found| !repair.would_mend(found));
+        left.findings.retain(|found| !repair.would_repair(found));
     }
     repair.quarantine(&left)?;
     Ok((repair.actions, left))
@@ -95,20 +96,20 @@ struct Repair<'a> {
     identity: LogId,
     options: &'a RepairOptions,
     actions: Vec<Action>,
-    /// Files that are as they should be, or gone; of a dry run, that would be.
-    mended: HashSet<PathBuf>,
+    /// Files that are valid now, or gone; of a dry run, that would be.
+    repaired: HashSet<PathBuf>,
     /// Offsets [start, end) of segments that came from the backup, or would.
     restored: Vec<(u64, u64)>,
 }
 
 impl Repair<'_> {
-    /// Whether what a dry run has shown would take the finding away.
-    fn would_mend(&self, found: &Finding) -> bool {
+    /// Whether the steps of a dry run would remove the finding.
+    fn would_repair(&self, found: &Finding) -> bool {
         let (mut start, end) = found.offsets;
         if start >= end {
             // An index goes with its segment.
             let segment = found.path.with_extension("seg");
-            return self.mended.contains(&found.path) || self.mended.contains(&segment);
+            return self.repaired.contains(&found.path) || self.repaired.contains(&segment);
         }
         if self.options.cut_at.is_some_and(|cut| start >= cut) {
             return true;
@@ -121,7 +122,7 @@ impl Repair<'_> {
         start >= end
     }
 
-    /// Notes an action; whether it is to be carried out.
+    /// Records an action. Returns whether to carry it out.
     fn act(&mut self, what: &'static str, path: &Path, detail: String) -> bool {
         self.actions.push(Action {
             what,
@@ -131,7 +132,7 @@ impl Repair<'_> {
         !self.options.dry_run
     }
 
-    /// Segments of this log that lie under another one's name.
+    /// Renames segments of this log that have the name of another segment.
     fn rename(&mut self) -> Result<(), Error> {
         let mut wrong = Vec::new();
         for source in find_segment_files_to_read(self.storage, self.directory)? {
@@ -151,7 +152,7 @@ impl Repair<'_> {
             .collect();
         let distinct: HashSet<&PathBuf> = targets.iter().collect();
         let taken = |target: &PathBuf| !from.contains(target) && self.exists(target);
-        // Two copies of one segment, or one whose place is taken by a good one: nobody can tell what is meant.
+        // Two copies of one segment, or one whose name is taken by a valid one: ambiguous.
         if distinct.len() != targets.len() || targets.iter().any(taken) {
             return Ok(());
         }
@@ -170,39 +171,39 @@ impl Repair<'_> {
         Ok(())
     }
 
-    /// Derived files that do not check.
+    /// Moves invalid derived files aside.
     fn derived(&mut self) -> Result<(), Error> {
         let found = verify(self.storage, self.directory, self.identity)?.findings;
-        // Of a segment that a dry run would restore or set aside the index goes, too.
+        // A dry run lists no index of a segment that it would restore or move.
         let derived = found.into_iter().filter(|found| {
             found.kind == FindingKind::Derived
                 && base_offset_of(&found.path).is_none()
-                && !self.would_mend(found)
+                && !self.would_repair(found)
         });
         let mut paths: Vec<(PathBuf, String)> =
             derived.map(|found| (found.path, found.what)).collect();
-        // One slot of the checkpoint may be sound: it is evidence of what was synced.
+        // One slot of the checkpoint may be valid: it proves what was synced.
         paths.retain(|(path, _)| path.file_name().is_some_and(|name| name != CHECKPOINT));
         paths.dedup_by(|a, b| a.0 == b.0);
         for (path, what) in paths {
-            self.mended.insert(path.clone());
+            self.repaired.insert(path.clone());
             let detail = format!("{what}; the next start rebuilds it");
-            if self.exists(&path) && self.act("set_aside", &path, detail) {
-                self.set_aside(&path)?;
+            if self.exists(&path) {
+                self.take_out(&path, detail)?;
             }
         }
         Ok(())
     }
 
-    /// Takes away `offset` and everything behind it.
+    /// Removes `offset` and everything after it.
     fn cut(&mut self, offset: u64) -> Result<(), Error> {
         let sources = find_segment_files_to_read(self.storage, self.directory)?;
         let after = sources.partition_point(|source| source.base_offset <= offset);
         let Some(source) = after.checked_sub(1).and_then(|i| sources.get(i)) else {
             return Err(not_a_boundary(self.directory, offset, offset));
         };
-        // What a dry run would restore is not there yet.
-        let is_planned = self.options.dry_run && self.mended.contains(&source.path);
+        // A dry run has not restored it.
+        let is_planned = self.options.dry_run && self.repaired.contains(&source.path);
         let position = if is_planned {
             None
         } else {
@@ -210,11 +211,10 @@ impl Repair<'_> {
         };
         self.cut_wal(offset)?;
         for later in sources.get(after..).unwrap_or_default() {
-            let detail = format!("it begins behind offset {offset}");
-            self.mended.insert(later.path.clone());
-            if self.act("set_aside", &later.path, detail) {
-                self.set_aside(&later.path)?;
-                self.set_index_aside(&later.path)?;
+            let detail = format!("it begins after offset {offset}");
+            self.repaired.insert(later.path.clone());
+            if self.take_out(&later.path, detail)? {
+                self.move_index_aside(&later.path)?;
             }
         }
         let place = position.map_or_else(String::new, |at| format!("at position {at}, "));
@@ -228,11 +228,11 @@ impl Repair<'_> {
         file.set_len(position)
             .and_then(|()| file.sync_all())
             .map_err(|error| Error::io(IoOp::Truncate, &source.path, error))?;
-        self.set_index_aside(&source.path)?;
+        self.move_index_aside(&source.path)?;
         self.lower_checkpoint(offset)
     }
 
-    /// Ends the log at `offset` in the WAL too: the next start would replay what lies behind.
+    /// Ends the log at `offset` in the WAL too: otherwise the next start would replay later batches.
     fn cut_wal(&mut self, offset: u64) -> Result<(), Error> {
         let Some(wal) = &self.options.wal else {
             return Ok(());
@@ -253,24 +253,20 @@ impl Repair<'_> {
         Ok(())
     }
 
-    /// Where the batch that begins at `offset` lies.
+    /// Position of the batch that begins at `offset`.
     fn position_of(&self, source: &SegmentFile, offset: u64) -> Result<u64, Error> {
-        let mut scanner = Scanner::new(&*source.file, source.len, self.identity);
-        let mut place = LogPosition::first(source.base_offset);
-        while place.offset < offset {
-            let found = scanner
-                .look(&place, false)
-                .map_err(|error| Error::io(IoOp::Read, &source.path, error))?;
-            match found {
-                Found::Batch(header) | Found::Payload(header, _)
-                    if header.next_offset() <= offset =>
-                {
-                    place = place.after(&header);
-                }
-                _ => return Err(not_a_boundary(&source.path, offset, place.offset)),
+        let first = LogPosition::first(source.base_offset);
+        let mut scan = SegmentScan::of_file(source, &[], self.identity, first, None, 0)
+            .payloads_from(u64::MAX);
+        while scan.place.offset < offset {
+            let before = scan.place.offset;
+            let step = scan.next();
+            match step.map_err(|error| Error::io(IoOp::Read, &source.path, error))? {
+                Step::Batch(_, header) if header.next_offset() <= offset => {}
+                _ => return Err(not_a_boundary(&source.path, offset, before)),
             }
         }
-        Ok(place.position)
+        Ok(scan.place.position)
     }
 
     /// The log ends at `offset` from now on.
@@ -279,7 +275,7 @@ impl Repair<'_> {
             .and_then(|slots| slots.last)
             .unwrap_or_default();
         let mut file = CheckpointFile::open(self.storage, self.directory, self.identity)?;
-        // Both slots, so that the older one cannot speak for what was cut.
+        // Both slots: the older one names truncated offsets.
         for clean in [true, false] {
             let lowered = Checkpoint {
                 high_watermark: last.high_watermark.min(offset),
@@ -290,12 +286,12 @@ impl Repair<'_> {
             file.write(self.storage, lowered)?;
             file.sync(self.storage)?;
         }
-        // It may speak of what was cut.
+        // It may name truncated offsets.
         disk::remove_file(self.storage, &self.directory.join(INDEX_SNAPSHOT))?;
         disk::sync_directory(self.storage, self.directory)
     }
 
-    /// Writes down what stays damaged.
+    /// Writes the remaining damage to the quarantine file.
     fn quarantine(&mut self, left: &Verified) -> Result<(), Error> {
         let damages: Vec<Damage> = left
             .findings
@@ -343,17 +339,26 @@ impl Repair<'_> {
         Ok(directory.join(format!("{}.{}", name_of(path), self.options.now_ns)))
     }
 
-    fn set_aside(&self, path: &Path) -> Result<(), Error> {
+    /// Moves a file aside as an action of its own. Returns whether it was carried out.
+    fn take_out(&mut self, path: &Path, detail: String) -> Result<bool, Error> {
+        let is_done = self.act("set_aside", path, detail);
+        if is_done {
+            self.move_aside(path)?;
+        }
+        Ok(is_done)
+    }
+
+    fn move_aside(&self, path: &Path) -> Result<(), Error> {
         disk::rename(self.storage, path, &self.aside(path)?)?;
         disk::sync_directory(self.storage, &self.directory.join("aside"))?;
         disk::sync_directory(self.storage, self.directory)
     }
 
-    /// That of a segment, where there is one.
-    fn set_index_aside(&self, segment: &Path) -> Result<(), Error> {
+    /// Moves the index of a segment aside, if there is one.
+    fn move_index_aside(&self, segment: &Path) -> Result<(), Error> {
         let index = segment.with_extension("idx");
         if self.exists(&index) {
-            self.set_aside(&index)?;
+            self.move_aside(&index)?;
         }
         Ok(())
     }
@@ -398,7 +403,7 @@ fn name_of(path: &Path) -> String {
         .into_owned()
 }
 
-/// A name that means nothing to recovery, for a swap half done.
+/// A name that recovery ignores, for an unfinished swap.
 fn moving(path: &Path) -> PathBuf {
     path.with_extension("moving")
 }

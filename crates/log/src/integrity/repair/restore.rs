@@ -1,4 +1,4 @@
-//! Segments out of a backup of the same log.
+//! Restoring segments from a backup of the same log.
 use super::super::Finding;
 use super::super::verify::verify;
 use super::{Repair, name_of};
@@ -15,12 +15,12 @@ struct Copy {
     /// Offsets [start, end) that it holds.
     start: u64,
     end: u64,
-    /// Why it cannot be taken.
+    /// Why it cannot be used.
     why_not: Option<&'static str>,
 }
 
 impl Copy {
-    /// Whether what was found may be mended by it.
+    /// Whether it may repair the finding.
     fn concerns(&self, found: &Finding) -> bool {
         let (start, end) = found.offsets;
         if start < end {
@@ -32,7 +32,7 @@ impl Copy {
 }
 
 impl Repair<'_> {
-    /// Takes sealed segments that are damaged or missing from a backup that has them whole.
+    /// Restores sealed segments that are damaged or missing from a backup in which they are whole.
     pub(super) fn restore(&mut self, backup: &Path) -> Result<(), Error> {
         let ours = verify(self.storage, self.directory, self.identity)?;
         let lost = ours.findings.iter().filter(|found| found.is_damage());
@@ -55,16 +55,16 @@ impl Repair<'_> {
         }
         for copy in wanted.values() {
             let path = self.directory.join(name_of(&copy.path));
-            // What the log still had of it: what lies before the log start may be gone.
+            // Offsets before the log start may be gone.
             let first = copy.start.max(ours.log_start);
             let is_in = |found: &&Finding| (found.offsets.0..found.offsets.1).contains(&first);
             let is_lost = lost.iter().any(is_in);
             let is_here = self.exists(&path);
             let why_not = match copy.why_not {
-                // Where the name is not taken here, nothing else may hold its offsets.
+                // If the name is free here, no other segment may hold its offsets.
                 None if !is_here && !is_lost => Some("another segment here holds its offsets"),
-                None if is_here && copy.start >= ours.looked_to => {
-                    Some("nobody can tell here what it is worth: a newer version wrote before it")
+                None if is_here && copy.start >= ours.checked_to => {
+                    Some("it cannot be checked: a newer version wrote a batch before it")
                 }
                 why_not => why_not,
             };
@@ -80,19 +80,19 @@ impl Repair<'_> {
     }
 
     fn take(&mut self, copy: &Copy, path: &Path) -> Result<(), Error> {
-        self.mended.insert(path.to_path_buf());
+        self.repaired.insert(path.to_path_buf());
         self.restored.push((copy.start, copy.end));
         if self.act("restore", path, format!("from {}", copy.path.display())) {
             if self.exists(path) {
-                self.set_aside(path)?;
+                self.move_aside(path)?;
             }
             self.copy(&copy.path, path)?;
-            self.set_index_aside(path)?;
+            self.move_index_aside(path)?;
         }
         Ok(())
     }
 
-    /// What the backup has, in the order of offsets; nothing when it does not have the log.
+    /// The segments of the backup, in the order of offsets; none when it does not have the log.
     fn copies(&self, backup: &Path) -> Result<Vec<Copy>, Error> {
         let theirs = match verify(self.storage, backup, self.identity) {
             Ok(theirs) => theirs,
@@ -130,12 +130,12 @@ impl Repair<'_> {
                 }
             }
             // Only a segment that the backup knows to be followed by another is whole.
-            if copy.why_not.is_none() && i + 1 < last && end > theirs.looked_to {
-                copy.why_not = Some("it is torn in the backup, or lies there behind a torn one");
+            if copy.why_not.is_none() && i + 1 < last && end > theirs.checked_to {
+                copy.why_not = Some("it is torn in the backup, or follows a torn one there");
             }
             if copy.why_not.is_none() && i + 1 == last {
                 copy.why_not = Some(
-                    "it is the last one in the backup: nobody can tell whether more was written to it later",
+                    "it is the last one in the backup: more may have been written to it later",
                 );
             }
             copy

@@ -18,7 +18,7 @@ use std::sync::Arc;
 impl Progress {
     /// Whether a run is due.
     pub(super) fn is_due(&self, shared: &Shared, now_ns: i64) -> bool {
-        let limit = settled(shared);
+        let limit = compactable_end(shared);
         let segments = shared.segments();
         let Some((_, sealed)) = segments.split_last() else {
             return false;
@@ -47,7 +47,7 @@ impl Progress {
 }
 
 /// End of the committed and durable records. Later records may be lost in a crash, so they supersede nothing.
-fn settled(shared: &Shared) -> u64 {
+fn compactable_end(shared: &Shared) -> u64 {
     shared.high_watermark().min(shared.durable_end())
 }
 
@@ -92,7 +92,7 @@ impl<'a> Run<'a> {
         if let Some(failure) = self.files.failure() {
             return Err(failure.to_error());
         }
-        let limit = settled(self.shared);
+        let limit = compactable_end(self.shared);
         let segments = self.shared.segments();
         let scanned_to = segments
             .iter()

@@ -1,4 +1,4 @@
-//! What an end of the broker at any moment leaves of the journal, by a kill or a power cut, is never told as a loss.
+//! A kill or a power cut at any moment leaves a journal of which a start reports no loss.
 use super::super::replay::{self, ScanResult};
 use super::*;
 use crate::WalFault;
@@ -10,7 +10,7 @@ use std::io;
 /// Written back by itself in pieces of this size, in any order.
 const SECTOR: usize = 512;
 
-/// The journal's files, and what of each was synced. After every step it looks at what the end of the broker would leave.
+/// The journal's files, and what of each was synced. After every step it scans what the end of the broker would leave.
 #[derive(Clone, Debug)]
 struct Cuts(Arc<Mutex<World>>);
 
@@ -21,7 +21,7 @@ struct World {
     /// So many writes of the journal fail halfway, for want of space.
     failing: u32,
     dice: u64,
-    looked: u64,
+    scans: u64,
 }
 
 #[derive(Debug)]
@@ -48,8 +48,8 @@ impl World {
         left
     }
 
-    /// Looks at the journal as `left` makes it of what is there now and of what was synced.
-    fn look(&mut self, mut left: impl FnMut(&mut Self, &[u8], &[u8]) -> Vec<u8>) -> ScanResult {
+    /// Scans the journal as `left` makes it of its present and of its synced content.
+    fn scan(&mut self, mut left: impl FnMut(&mut Self, &[u8], &[u8]) -> Vec<u8>) -> ScanResult {
         let scratch = self.home.join("scratch");
         let _ = fs::remove_dir_all(&scratch);
         fs::create_dir_all(scratch.join("journal")).unwrap();
@@ -60,7 +60,7 @@ impl World {
                 fs::write(at, left).unwrap();
             }
         }
-        self.looked += 1;
+        self.scans += 1;
         let options = WalOptions {
             partitions: self.home.join("partitions"),
             ..options(&scratch)
@@ -69,15 +69,15 @@ impl World {
     }
 
     fn check(&mut self, step: &str) {
-        let mut ends = vec![("a kill", self.look(|_, now, _| now.to_vec()))];
+        let mut ends = vec![("a kill", self.scan(|_, now, _| now.to_vec()))];
         let is_synced =
             |(path, synced): (&PathBuf, &Vec<u8>)| fs::read(path).ok().as_ref() == Some(synced);
         if !self.synced.iter().all(is_synced) {
-            ends.push(("a cut", self.look(|_, _, synced| synced.to_vec())));
-            ends.push(("a cut halfway", self.look(Self::mixed)));
+            ends.push(("a cut", self.scan(|_, _, synced| synced.to_vec())));
+            ends.push(("a cut halfway", self.scan(Self::mixed)));
         }
-        for (end, looked) in ends {
-            for damage in looked.damages {
+        for (end, result) in ends {
+            for damage in result.damages {
                 let is_loss = damage.was_acked || damage.fault != WalFault::Frame;
                 let may_be_copied = damage.fault == WalFault::Preamble;
                 assert!(!is_loss || may_be_copied, "{step}, {end}: {damage:?}");
@@ -93,7 +93,7 @@ impl Cuts {
             synced: BTreeMap::new(),
             failing: 0,
             dice: 7,
-            looked: 0,
+            scans: 0,
         })))
     }
 
@@ -102,17 +102,17 @@ impl Cuts {
         let mut world = self.0.lock();
         let sequence = |bytes: &[u8]| format::read_preamble(bytes).map_or(0, |of| of.number);
         let newest = world.synced.values().map(|bytes| sequence(bytes)).max();
-        let looked = world.look(|_, _, synced| {
+        let result = world.scan(|_, _, synced| {
             if Some(sequence(synced)) == newest {
                 return Vec::new();
             }
             synced.to_vec()
         });
-        let lost = looked
+        let lost = result
             .damages
             .iter()
             .any(|damage| damage.fault == WalFault::Lost);
-        assert!(lost, "{:?}", looked.damages);
+        assert!(lost, "{:?}", result.damages);
     }
 
     /// The power goes.
@@ -193,8 +193,8 @@ impl FileOver for CutFile {
     }
 }
 
-/// One life of those logs, of which some are opened, with so many rounds.
-fn live(home: &Path, cuts: &Cuts, file_bytes: u64, opened: u64, values: std::ops::Range<u64>) {
+/// One run of those logs, of which some are opened, with so many rounds.
+fn run(home: &Path, cuts: &Cuts, file_bytes: u64, opened: u64, values: std::ops::Range<u64>) {
     let options = WalOptions {
         file_bytes,
         flush_rounds: 9,
@@ -227,15 +227,15 @@ fn live(home: &Path, cuts: &Cuts, file_bytes: u64, opened: u64, values: std::ops
 }
 
 #[test]
-fn no_end_of_a_broker_is_told_as_a_loss() {
+fn no_end_of_a_broker_is_reported_as_a_loss() {
     let home = tempfile::tempdir().unwrap();
     let cuts = Cuts::new(home.path());
-    live(home.path(), &cuts, FILE_BYTES / 4, 3, 0..40);
+    run(home.path(), &cuts, FILE_BYTES / 4, 3, 0..40);
     cuts.cut();
-    // The third log has yet to take over; then files of another size are made, and those that were there removed.
-    live(home.path(), &cuts, FILE_BYTES / 4, 2, 40..50);
-    live(home.path(), &cuts, FILE_BYTES / 3, 2, 50..70);
+    // The third log has yet to replay; then files of another size are made, and those that were there removed.
+    run(home.path(), &cuts, FILE_BYTES / 4, 2, 40..50);
+    run(home.path(), &cuts, FILE_BYTES / 3, 2, 50..70);
     cuts.cut();
-    live(home.path(), &cuts, FILE_BYTES / 3, 3, 70..80);
-    assert!(cuts.0.lock().looked > 300);
+    run(home.path(), &cuts, FILE_BYTES / 3, 3, 70..80);
+    assert!(cuts.0.lock().scans > 300);
 }

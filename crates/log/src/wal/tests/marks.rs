@@ -1,4 +1,4 @@
-//! The marks at the end of a journal file: what they tell of frames of which nothing else is left, and what they cost.
+//! The end markers of a journal file: they prove that last frames are missing, and damage to them is reported.
 use super::super::end_marker::{EndMarker, tail_bytes};
 use super::damaged::home::Home;
 use super::*;
@@ -7,19 +7,20 @@ use crate::WalFault;
 const TAIL: usize = tail_bytes(FILE_BYTES) as usize;
 
 fn places(committer: &GroupCommitter) -> Vec<(WalFault, u64, bool)> {
-    let told = committer.wal_damages().into_iter();
-    told.map(|damage| (damage.fault, damage.position, damage.was_acked))
+    let damages = committer.wal_damages().into_iter();
+    damages
+        .map(|damage| (damage.fault, damage.position, damage.was_acked))
         .collect()
 }
 
 #[test]
-fn lost_last_rounds_of_the_newest_file_are_told() {
+fn lost_last_rounds_of_the_newest_file_are_reported() {
     let home = Home::new();
     for round in 0..5 {
         let from = home.frame(2 * round).start;
         let lost = from..home.frame(9).end;
         let committer = home.without(lost, true);
-        // That the last round was synced itself nobody has said yet.
+        // No marker says yet that the last round was synced.
         let is_known = round < 4;
         let expected = [(WalFault::Frame, from as u64, is_known)];
         assert_eq!(places(&committer), expected);
@@ -31,7 +32,7 @@ fn lost_last_rounds_of_the_newest_file_are_told() {
 }
 
 #[test]
-fn without_one_mark_a_last_round_may_be_missing_and_what_is_there_is_served() {
+fn without_one_marker_a_last_round_may_be_missing_and_the_others_are_served() {
     let home = Home::new();
     let tail = home.whole.len() - TAIL;
     let end = home.frame(9).end as u64;
@@ -44,7 +45,7 @@ fn without_one_mark_a_last_round_may_be_missing_and_what_is_there_is_served() {
             home.expect_lost(committer, &(0..0));
         }
     }
-    // What they do not use is nobody's.
+    // Bytes that they do not use are ignored.
     for at in [tail + 32, tail + 511, tail + 544] {
         let committer = home.harmed(|bytes| bytes[at] ^= 1);
         assert_eq!(places(&committer), []);
@@ -52,7 +53,7 @@ fn without_one_mark_a_last_round_may_be_missing_and_what_is_there_is_served() {
 }
 
 #[test]
-fn without_both_marks_nobody_can_tell_what_is_missing() {
+fn without_both_markers_missing_frames_are_unknown() {
     let home = Home::new();
     let tail = home.whole.len() - TAIL;
     for lost_from in [2, 5] {
@@ -70,7 +71,7 @@ fn without_both_marks_nobody_can_tell_what_is_missing() {
 }
 
 #[test]
-fn the_mark_of_a_round_is_synced_with_it_and_leaves_that_of_the_one_before() {
+fn the_marker_of_a_round_is_synced_with_it_and_keeps_the_one_before() {
     let home = tempfile::tempdir().unwrap();
     let committer = committer(home.path());
     let mut logs = [1, 2].map(|i| create(home.path(), i, &committer));
@@ -117,7 +118,7 @@ fn a_frame_that_holds_an_older_batch_is_damage() {
 }
 
 #[test]
-fn a_mark_of_another_use_says_nothing() {
+fn a_marker_of_another_log_number_is_ignored() {
     let home = Home::new();
     let tail = home.whole.len() - TAIL;
     let of = format::read_preamble(&home.whole).unwrap();
@@ -126,20 +127,20 @@ fn a_mark_of_another_use_says_nothing() {
         written: 9_000,
     };
     let end = home.frame(9).end as u64;
-    for (number, link, is_believed) in [
+    for (number, link, is_trusted) in [
         (of.number, of.link, true),
         (of.number + 1, of.link, false),
         (of.number, of.link + 1, false),
     ] {
         let mark = far.to_bytes(&format::Preamble { number, link, ..of });
         let committer = home.harmed(|bytes| bytes[tail..tail + mark.len()].copy_from_slice(&mark));
-        let expected = [(WalFault::Frame, end, is_believed)];
+        let expected = [(WalFault::Frame, end, is_trusted)];
         assert_eq!(places(&committer), expected);
     }
 }
 
 #[test]
-fn a_mark_has_the_bytes_of_the_format_page() {
+fn a_marker_has_the_bytes_of_the_format_page() {
     let of = format::Preamble {
         number: 9,
         link: 0x0102_0304,

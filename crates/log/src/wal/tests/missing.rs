@@ -1,4 +1,4 @@
-//! Files of the journal that are gone, emptied or older ones, and frames of which nothing is left: that it is told.
+//! Reports of journal files that are gone, emptied or stale, and of frames of which nothing is left.
 use super::super::end_marker::tail_bytes;
 use super::super::extent::ExpectedExtent;
 use super::super::format::WalPosition;
@@ -67,29 +67,31 @@ fn sequence(path: &Path) -> u64 {
     format::read_preamble(&fs::read(path).unwrap()).map_or(0, |of| of.number)
 }
 
-/// What a start tells of the journal that `harm` was done to; and that the start after it tells nothing.
-fn told(home: &tempfile::TempDir, harm: impl FnOnce(&Path)) -> Vec<WalDamage> {
+/// The damage that a start reports after `harm` was done to the journal. The start after it reports none.
+fn reported(home: &tempfile::TempDir, harm: impl FnOnce(&Path)) -> Vec<WalDamage> {
     let at = home.path();
     restore(&at.join("copy"), at);
     copy_journal(&at.join("whole"), at);
     harm(at);
     let first = committer(at);
-    let told = first.wal_damages();
+    let damages = first.wal_damages();
     for i in 1..=2 {
         open(at, i, &first);
     }
     drop(first);
     assert_eq!(committer(at).wal_damages(), vec![]);
-    told
+    damages
 }
 
-fn places(told: &[WalDamage]) -> Vec<(WalFault, bool)> {
-    let places = told.iter().map(|damage| (damage.fault, damage.was_acked));
+fn places(damages: &[WalDamage]) -> Vec<(WalFault, bool)> {
+    let places = damages
+        .iter()
+        .map(|damage| (damage.fault, damage.was_acked));
     places.collect()
 }
 
 #[test]
-fn of_two_who_say_what_is_not_needed_both_are_right() {
+fn of_two_concurrent_releases_both_apply() {
     let reached = |number| WalPosition {
         number,
         ..WalPosition::default()
@@ -123,24 +125,24 @@ fn of_two_who_say_what_is_not_needed_both_are_right() {
 const LOST: [(WalFault, bool); 1] = [(WalFault::Lost, true)];
 
 #[test]
-fn a_journal_as_it_was_is_no_damage() {
-    assert_eq!(told(&home(), |_| ()), vec![]);
+fn an_intact_journal_has_no_damage() {
+    assert_eq!(reported(&home(), |_| ()), vec![]);
 }
 
 #[test]
-fn a_file_that_is_gone_or_emptied_is_told_once() {
+fn a_file_that_is_gone_or_emptied_is_reported_once() {
     let home = home();
     for number in 0..3 {
         let at = |home: &Path| files(home)[number].clone();
-        let told = |harm: &dyn Fn(&Path)| places(&told(&home, |home| harm(&at(home))));
-        assert_eq!(told(&|path| fs::remove_file(path).unwrap()), LOST);
-        assert_eq!(told(&|path| fs::write(path, []).unwrap()), LOST);
+        let faults = |harm: &dyn Fn(&Path)| places(&reported(&home, |home| harm(&at(home))));
+        assert_eq!(faults(&|path| fs::remove_file(path).unwrap()), LOST);
+        assert_eq!(faults(&|path| fs::write(path, []).unwrap()), LOST);
         assert_eq!(
-            told(&|path| fs::write(path, vec![0; FILE_BYTES as usize]).unwrap()),
+            faults(&|path| fs::write(path, vec![0; FILE_BYTES as usize]).unwrap()),
             LOST
         );
     }
-    let found = told(&home, |home| {
+    let found = reported(&home, |home| {
         fs::remove_dir_all(home.join("journal")).unwrap();
     });
     assert_eq!(places(&found), [LOST[0]; 3]);
@@ -173,10 +175,10 @@ fn a_file_or_manifest_of_another_directory_is_refused_and_touches_nothing() {
 }
 
 #[test]
-fn lost_last_frames_are_told_where_they_were() {
+fn lost_last_frames_are_reported_with_their_position() {
     let home = home();
     for number in 0..2 {
-        let found = told(&home, |home| {
+        let found = reported(&home, |home| {
             let path = &files(home)[number];
             let mut bytes = fs::read(path).unwrap();
             let end = FILE_BYTES - tail_bytes(FILE_BYTES);
@@ -187,8 +189,8 @@ fn lost_last_frames_are_told_where_they_were() {
         assert!(found[0].position <= FILE_BYTES / 2);
         assert!(found[0].position > FILE_BYTES / 2 - 1_000);
     }
-    // Of the last file with its marks: the head knows how far its first round reached.
-    let found = told(&home, |home| {
+    // Of the last file with its markers: the manifest names the end of its first round.
+    let found = reported(&home, |home| {
         let path = files(home).pop().unwrap();
         let mut bytes = fs::read(&path).unwrap();
         let end = bytes.len() - 64;
@@ -201,7 +203,7 @@ fn lost_last_frames_are_told_where_they_were() {
 }
 
 #[test]
-fn a_newest_file_that_was_cut_off_is_told() {
+fn a_truncated_newest_file_is_reported() {
     let home = home();
     let at = home.path();
     let path = files(at).pop().unwrap();
@@ -222,23 +224,23 @@ fn a_newest_file_that_was_cut_off_is_told() {
         let found = replay::scan(&OsStorage, &options(at), OpenMode::Read).unwrap();
         let is_cut =
             |damage: &WalDamage| damage.is_loss() && damage.path == path && damage.position <= len;
-        let is_told = found.damages.iter().any(is_cut);
-        assert!(is_told, "{len} of {end}: {:?}", found.damages);
+        let is_reported = found.damages.iter().any(is_cut);
+        assert!(is_reported, "{len} of {end}: {:?}", found.damages);
     }
 }
 
 #[test]
-fn an_older_copy_of_a_file_is_told() {
+fn an_older_copy_of_a_file_is_reported() {
     let home = home();
     let older = files(&home.path().join("earlier"));
-    let found = told(&home, |home| {
+    let found = reported(&home, |home| {
         fs::copy(&older[0], &files(home)[0]).unwrap();
     });
     assert_eq!(places(&found), [(WalFault::Frame, true)]);
 }
 
 #[test]
-fn a_head_that_does_not_check_is_told_and_made_again() {
+fn an_invalid_manifest_is_reported_and_rebuilt() {
     let home = home();
     let head = |home: &Path| home.join("journal.head");
     let harms: [&dyn Fn(&Path); 4] = [
@@ -255,13 +257,13 @@ fn a_head_that_does_not_check_is_told_and_made_again() {
         },
     ];
     for harm in harms {
-        let found = told(&home, |home| harm(&head(home)));
+        let found = reported(&home, |home| harm(&head(home)));
         assert_eq!(places(&found), [(WalFault::Manifest, false)]);
     }
 }
 
 #[test]
-fn after_a_clean_end_the_journal_is_not_missed() {
+fn after_a_clean_end_the_journal_is_not_needed() {
     let home = tempfile::tempdir().unwrap();
     let at = home.path();
     let (first, logs) = journaled_behind_a_copy(at, 2, 20);
@@ -278,7 +280,7 @@ fn after_a_clean_end_the_journal_is_not_missed() {
 }
 
 #[test]
-fn the_head_has_the_bytes_of_the_format_page() {
+fn the_manifest_has_the_bytes_of_the_format_page() {
     let home = tempfile::tempdir().unwrap();
     let journal = home.path().join("journal");
     let reached = |number, end, seed| WalPosition { number, seed, end };

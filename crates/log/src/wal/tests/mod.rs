@@ -148,7 +148,7 @@ fn journaled_behind_a_copy(home: &Path, count: u64, end: u64) -> (Arc<GroupCommi
 }
 
 #[test]
-fn many_dirty_segments_are_acked_by_the_journal_and_few_are_not() {
+fn a_round_of_many_dirty_segments_uses_the_wal_and_one_of_few_does_not() {
     let home = tempfile::tempdir().unwrap();
     let committer = committer(home.path());
     let mut logs: Vec<Log> = (1..=4)
@@ -163,7 +163,7 @@ fn many_dirty_segments_are_acked_by_the_journal_and_few_are_not() {
     assert_eq!(journaled(), 1);
     assert_eq!(round(one, 0, &committer), 1);
     assert_eq!(journaled(), 1, "one alone is synced");
-    let ends = |log: &Log| (log.shared.durable_end(), log.shared.settled_end());
+    let ends = |log: &Log| (log.shared.durable_end(), log.shared.segment_synced_end());
     assert_eq!(
         logs.iter().map(ends).collect::<Vec<_>>(),
         [(2, 1), (2, 1), (2, 1), (1, 1)]
@@ -171,7 +171,7 @@ fn many_dirty_segments_are_acked_by_the_journal_and_few_are_not() {
 }
 
 #[test]
-fn a_segment_with_batches_only_in_the_journal_goes_on_there_until_it_is_synced() {
+fn a_segment_with_unsynced_batches_stays_in_the_wal_until_it_is_synced() {
     let home = tempfile::tempdir().unwrap();
     let rounds = u64::from(options(home.path()).flush_rounds);
     let (committer, mut logs) = journaled_behind_a_copy(home.path(), 2, 2);
@@ -180,7 +180,11 @@ fn a_segment_with_batches_only_in_the_journal_goes_on_there_until_it_is_synced()
         assert_eq!(round(&mut logs[..1], value, &committer), 1);
         assert_eq!(journaled(), value + 1);
     }
-    assert_eq!(logs[0].shared.settled_end(), rounds + 1, "synced now");
+    assert_eq!(
+        logs[0].shared.segment_synced_end(),
+        rounds + 1,
+        "synced now"
+    );
     assert_eq!(round(&mut logs[..1], rounds, &committer), 1);
     assert_eq!(journaled(), rounds);
     logs[0].set_high_watermark(rounds + 2);
@@ -189,7 +193,7 @@ fn a_segment_with_batches_only_in_the_journal_goes_on_there_until_it_is_synced()
 }
 
 #[test]
-fn a_large_round_of_few_segments_is_synced_there_with_what_waited() {
+fn a_large_round_of_few_segments_syncs_them_with_earlier_batches() {
     let home = tempfile::tempdir().unwrap();
     let options = WalOptions {
         file_bytes: 1 << 20,
@@ -200,7 +204,7 @@ fn a_large_round_of_few_segments_is_synced_there_with_what_waited() {
     for value in 0..3 {
         assert_eq!(round(&mut logs, value, &committer), 2);
     }
-    let ends = |log: &Log| (log.shared.durable_end(), log.shared.settled_end());
+    let ends = |log: &Log| (log.shared.durable_end(), log.shared.segment_synced_end());
     assert_eq!(logs.each_ref().map(ends), [(3, 1), (3, 1)]);
     logs[0].append(sealed(&vec![0; FEW_BYTES]), 1, 0).unwrap();
     logs[0].commit(Box::new(|outcome| assert_eq!(outcome.unwrap(), 4)));
@@ -210,7 +214,7 @@ fn a_large_round_of_few_segments_is_synced_there_with_what_waited() {
 }
 
 #[test]
-fn what_only_the_journal_has_is_taken_over_once() {
+fn batches_only_in_the_wal_are_replayed_once() {
     let home = tempfile::tempdir().unwrap();
     let copy = home.path().join("copy");
     let (_first, logs) = journaled_behind_a_copy(home.path(), 3, 10);
@@ -222,7 +226,7 @@ fn what_only_the_journal_has_is_taken_over_once() {
     let second = committer(home.path());
     let (log, replayed) = open(home.path(), 1, &second);
     assert_eq!((replayed, values(&log)), (9, (0..10).collect()));
-    assert_eq!(log.shared.settled_end(), 10);
+    assert_eq!(log.shared.segment_synced_end(), 10);
     drop(log);
     // Another crash before the second was opened: the first finds its part done, the second not.
     let third = committer(home.path());
@@ -231,7 +235,7 @@ fn what_only_the_journal_has_is_taken_over_once() {
     let (other, replayed) = open(home.path(), 2, &third);
     assert_eq!((replayed, values(&other)), (9, (0..10).collect()));
     assert!(!directory(home.path(), 3).exists());
-    // All have taken over: the files are used again, and what was in them means nothing any more.
+    // All have replayed: the files are recycled, and their earlier content is ignored.
     let mut logs = [log, other];
     assert_eq!(round(&mut logs, 10, &third), 2);
     assert_eq!(third.statistics().wal_rounds, 1);
@@ -242,7 +246,7 @@ fn what_only_the_journal_has_is_taken_over_once() {
 }
 
 #[test]
-fn what_a_segment_lost_before_its_sync_is_read_from_the_journal() {
+fn batches_that_a_segment_lost_before_its_sync_are_read_from_the_wal() {
     let home = tempfile::tempdir().unwrap();
     let committer = committer(home.path());
     let mut logs: Vec<Log> = (1..=2)
@@ -253,10 +257,10 @@ fn what_a_segment_lost_before_its_sync_is_read_from_the_journal() {
     }
     let log = &logs[0];
     log.set_high_watermark(8);
-    let settled = log.shared.settled_end();
-    assert!(settled < 7, "{settled}");
+    let synced = log.shared.segment_synced_end();
+    assert!(synced < 7, "{synced}");
     // As a filesystem that finds an error drops pages it had not written.
-    forget_from(&directory(home.path(), 1), settled + 1, log);
+    forget_from(&directory(home.path(), 1), synced + 1, log);
     assert_eq!(
         values(log),
         (0..8).collect::<Vec<_>>(),
@@ -278,7 +282,7 @@ fn what_a_segment_lost_before_its_sync_is_read_from_the_journal() {
 }
 
 #[test]
-fn files_are_used_again_and_every_record_stays() {
+fn files_are_recycled_and_every_record_stays() {
     let home = tempfile::tempdir().unwrap();
     let copy = home.path().join("copy");
     let first = committer(home.path());
@@ -295,17 +299,20 @@ fn files_are_used_again_and_every_record_stays() {
     assert!(statistics.wal_bytes > 5 * FILE_BYTES, "{statistics:?}");
     let files = fs::read_dir(home.path().join("journal")).unwrap().count();
     assert!((2..=3).contains(&files), "{files}");
-    // Segments as they were settled last; what came later is in the journal alone.
-    let settled: Vec<u64> = logs.iter().map(|log| log.shared.settled_end()).collect();
-    assert!(settled.iter().all(|end| *end < 200), "{settled:?}");
+    // Segments as they were synced last; later batches are only in the WAL.
+    let synced: Vec<u64> = logs
+        .iter()
+        .map(|log| log.shared.segment_synced_end())
+        .collect();
+    assert!(synced.iter().all(|end| *end < 200), "{synced:?}");
     copy_tree(&home.path().join("partitions"), &copy);
-    for (i, end) in (1..).zip(&settled) {
+    for (i, end) in (1..).zip(&synced) {
         forget_from(&copy.join(i.to_string()), *end, &logs[i as usize - 1]);
     }
     drop(logs);
     restore(&copy, home.path());
     let second = committer(home.path());
-    for (i, end) in (1..).zip(settled) {
+    for (i, end) in (1..).zip(synced) {
         let (log, replayed) = open(home.path(), i, &second);
         assert_eq!((replayed, values(&log)), (200 - end, (0..200).collect()));
     }
@@ -372,9 +379,9 @@ fn a_log_that_was_cut_stays_cut_and_the_others_take_over_their_part() {
     assert_eq!((replayed, values(&log)), (1, vec![0, 1, 2, 3, 10]));
 }
 
-/// Lives in which the second and third log of `home` fill the journal, and the others are not opened.
-fn live_on(home: &Path, lives: u64) {
-    for _ in 0..lives {
+/// Runs in which the second and third log of `home` fill the journal, and the others are not opened.
+fn more_runs(home: &Path, runs: u64) {
+    for _ in 0..runs {
         let committer = committer(home);
         let mut logs = vec![open(home, 2, &committer).0, open(home, 3, &committer).0];
         for value in 0..200 {
@@ -388,7 +395,7 @@ fn journal_files(home: &Path) -> usize {
 }
 
 #[test]
-fn a_log_that_is_not_opened_holds_up_no_file_once_its_segments_have_it_all() {
+fn a_log_that_is_not_opened_keeps_no_file_once_its_segments_are_synced() {
     let home = tempfile::tempdir().unwrap();
     let first = committer(home.path());
     let mut logs: Vec<Log> = (1..=3).map(|i| create(home.path(), i, &first)).collect();
@@ -397,7 +404,7 @@ fn a_log_that_is_not_opened_holds_up_no_file_once_its_segments_have_it_all() {
     }
     logs.remove(0).close().unwrap();
     drop((logs, first));
-    live_on(home.path(), 3);
+    more_runs(home.path(), 3);
     assert!(journal_files(home.path()) <= 3);
     let last = committer(home.path());
     let (log, replayed) = open(home.path(), 1, &last);
@@ -405,7 +412,7 @@ fn a_log_that_is_not_opened_holds_up_no_file_once_its_segments_have_it_all() {
 }
 
 #[test]
-fn logs_that_are_never_opened_hold_up_as_many_files_again_at_most() {
+fn logs_that_are_never_opened_keep_at_most_as_many_files_again() {
     let home = tempfile::tempdir().unwrap();
     let copy = home.path().join("copy");
     let first = committer(home.path());
@@ -416,31 +423,34 @@ fn logs_that_are_never_opened_hold_up_as_many_files_again_at_most() {
     );
     drop(first);
     for i in 4..9 {
-        let life = committer(home.path());
-        let mut logs = vec![open(home.path(), 2, &life).0, create(home.path(), i, &life)];
+        let run = committer(home.path());
+        let mut logs = vec![open(home.path(), 2, &run).0, create(home.path(), i, &run)];
         for value in 0..200 {
-            assert_eq!(round(&mut logs, value, &life), 2);
+            assert_eq!(round(&mut logs, value, &run), 2);
         }
-        // Of this one nothing but the journal has what was not settled.
-        let (at, settled) = (directory(home.path(), i), logs[1].shared.settled_end());
+        // Only the WAL has the batches of this log that were not synced in the segment.
+        let (at, synced) = (
+            directory(home.path(), i),
+            logs[1].shared.segment_synced_end(),
+        );
         copy_tree(&at, &copy);
-        forget_from(&copy, settled, &logs[1]);
-        drop((logs, life));
+        forget_from(&copy, synced, &logs[1]);
+        drop((logs, run));
         fs::remove_dir_all(&at).unwrap();
         fs::rename(&copy, &at).unwrap();
-        live_on(home.path(), 1);
+        more_runs(home.path(), 1);
         assert!(journal_files(home.path()) <= 6);
     }
     assert!(journal_files(home.path()) > 3);
-    let (last, mut taken_over) = (committer(home.path()), 0);
+    let (last, mut replayed_logs) = (committer(home.path()), 0);
     for i in 4..9 {
         let (log, replayed) = open(home.path(), i, &last);
         assert_eq!(values(&log), (0..200).collect::<Vec<_>>(), "{i}");
-        taken_over += u64::from(replayed > 0);
+        replayed_logs += u64::from(replayed > 0);
     }
     assert!(
-        (1..5).contains(&taken_over),
-        "{taken_over}: the last synced directly"
+        (1..5).contains(&replayed_logs),
+        "{replayed_logs}: the last synced directly"
     );
     for i in 2..=3 {
         open(home.path(), i, &last);

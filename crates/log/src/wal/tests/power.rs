@@ -1,5 +1,5 @@
-//! Power cuts of everything, at any step of the journal and in pieces of a sector: after one start or several nothing that was
-//! acknowledged is missing, and nothing is told that there was none of.
+//! Power cuts of all files, at any step of the journal and in pieces of a sector: after one start or several no acknowledged
+//! record is missing, and no damage is reported.
 use super::damaged::home::served;
 use super::*;
 use crate::WalFault;
@@ -22,10 +22,10 @@ struct World {
     home: PathBuf,
     synced: BTreeMap<PathBuf, Vec<u8>>,
     file_bytes: u64,
-    /// Every record below this one was acknowledged, of each log; nothing is looked at before there are some.
+    /// Every record below this one was acknowledged, of each log; nothing is checked before there are some.
     acked: Option<u64>,
     dice: u64,
-    looked: u64,
+    checks: u64,
 }
 
 #[derive(Debug)]
@@ -93,7 +93,7 @@ impl World {
                     fs::create_dir_all(at.parent().unwrap()).unwrap();
                     fs::write(at, left).unwrap();
                 }
-                self.looked += 1;
+                self.checks += 1;
                 self.start(
                     &scratch,
                     (starts, acked),
@@ -190,7 +190,7 @@ impl FileOver for PowerFile {
     }
 }
 
-fn live(power: &Power, file_bytes: u64, values: std::ops::Range<u64>) {
+fn run(power: &Power, file_bytes: u64, values: std::ops::Range<u64>) {
     let (home, options) = {
         let mut world = power.0.lock();
         world.file_bytes = file_bytes;
@@ -210,7 +210,7 @@ fn live(power: &Power, file_bytes: u64, values: std::ops::Range<u64>) {
 }
 
 #[test]
-fn a_power_cut_at_any_step_costs_nothing_that_was_acked_however_often_one_starts() {
+fn a_power_cut_at_any_step_loses_no_acknowledged_record_after_any_number_of_starts() {
     let home = tempfile::tempdir().unwrap();
     let power = Power(Arc::new(Mutex::new(World {
         home: home.path().to_path_buf(),
@@ -218,10 +218,10 @@ fn a_power_cut_at_any_step_costs_nothing_that_was_acked_however_often_one_starts
         file_bytes: 0,
         acked: None,
         dice: 7,
-        looked: 0,
+        checks: 0,
     })));
     // Files are used again for frames of the same size, whose sectors begin at the same places.
-    live(&power, FILE_BYTES / 4, 0..20);
-    live(&power, 5_000, 20..26);
-    assert!(power.0.lock().looked > 600);
+    run(&power, FILE_BYTES / 4, 0..20);
+    run(&power, 5_000, 20..26);
+    assert!(power.0.lock().checks > 600);
 }

@@ -82,16 +82,16 @@ impl Home {
 
     /// What each log serves, and what it is refused, also after another start.
     pub fn open(&self, committer: Arc<GroupCommitter>) -> [(Vec<u64>, Vec<Damage>); 2] {
-        let look = |committer: &Arc<GroupCommitter>| {
+        let serve = |committer: &Arc<GroupCommitter>| {
             [1, 2].map(|i| {
                 let (log, _) = open(self.root.path(), i, committer);
                 assert!(log.reader().log_end() <= RECORDS);
                 served(&log)
             })
         };
-        let found = look(&committer);
+        let found = serve(&committer);
         drop(committer);
-        let again = look(&super::super::committer(self.root.path()));
+        let again = serve(&super::super::committer(self.root.path()));
         let ranges = |found: &[(Vec<u64>, Vec<Damage>); 2]| {
             found.clone().map(|(served, damages)| {
                 let ends = damages.iter().map(|damage| (damage.start, damage.end));
@@ -121,12 +121,12 @@ pub fn served(log: &Log) -> (Vec<u64>, Vec<Damage>) {
         loop {
             match cursor.next(u64::MAX, 1 << 20, ReadMode::Blocking) {
                 Ok(None) => {
-                    let told = log.shared.quarantine.list(0);
+                    let known = log.shared.quarantine.list(0);
                     let of = |damages: &[Damage]| {
                         damages.iter().map(|d| (d.start, d.end)).collect::<Vec<_>>()
                     };
-                    assert_eq!(of(&told), of(&damages), "what is refused is told");
-                    return (values, told);
+                    assert_eq!(of(&known), of(&damages), "refused ranges are reported");
+                    return (values, known);
                 }
                 Ok(Some(bytes)) => {
                     for bytes in Batches::new(bytes) {

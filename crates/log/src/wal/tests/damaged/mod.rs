@@ -1,4 +1,4 @@
-//! Damage in the journal: what one flipped byte costs, and that it is told.
+//! Damage in the journal: the cost of one flipped byte, and its report.
 pub mod home;
 
 use super::super::end_marker::{self, EndMarker};
@@ -20,11 +20,11 @@ fn a_changed_byte_costs_the_frame_that_it_is_in_and_no_more() {
     let mut costly = 0;
     for at in (0..home.written).step_by(23) {
         let committer = home.harmed(|bytes| bytes[at] ^= 0x55);
-        let told = committer.wal_damages();
-        assert_eq!(told.len(), 1, "byte {at}: {told:?}");
+        let damages = committer.wal_damages();
+        assert_eq!(damages.len(), 1, "byte {at}: {damages:?}");
         assert!(
-            (0..=at as u64).contains(&told[0].position),
-            "byte {at}: {told:?}"
+            (0..=at as u64).contains(&damages[0].position),
+            "byte {at}: {damages:?}"
         );
         let found = home.open(committer);
         let gone: usize = found
@@ -33,16 +33,16 @@ fn a_changed_byte_costs_the_frame_that_it_is_in_and_no_more() {
             .sum();
         assert!(gone <= 1, "byte {at}: {found:?}");
         let refused: Vec<&Damage> = found.iter().flat_map(|(_, damages)| damages).collect();
-        // Of the last round nobody can tell whether it was being written at the end. That it begins is told by its logs.
+        // Whether the last round was acknowledged is unknown. Its logs prove that it began.
         let last = home.frame(2 * (RECORDS as usize - 2)).start;
         assert!(refused.len() == gone || at >= last, "byte {at}: {found:?}");
-        let told_by_two = at >= 64 && at < last - home.frame(0).len();
-        assert!(told[0].was_acked || !told_by_two, "byte {at}: {told:?}");
+        let is_proven = at >= 64 && at < last - home.frame(0).len();
+        assert!(damages[0].was_acked || !is_proven, "byte {at}: {damages:?}");
         for damage in refused {
             assert_eq!((damage.end - damage.start, damage.fault), (1, Fault::Wal));
             assert_eq!(
                 (&damage.path, damage.position),
-                (&told[0].path, told[0].position)
+                (&damages[0].path, damages[0].position)
             );
             costly += 1;
         }
@@ -69,8 +69,8 @@ fn a_changed_byte_in_the_last_frame_of_a_log_costs_no_other_frame() {
     let second = frame.start + format::FRAME_BYTES + len;
     for at in frame.clone().step_by(7) {
         let committer = home.harmed(|bytes| bytes[at] ^= 0x55);
-        let told = committer.wal_damages();
-        let places = told
+        let damages = committer.wal_damages();
+        let places = damages
             .iter()
             .map(|damage| (damage.position, damage.was_acked));
         assert_eq!(
@@ -97,7 +97,7 @@ fn a_changed_byte_in_the_last_frame_of_a_log_costs_no_other_frame() {
 }
 
 #[test]
-fn a_frame_that_is_lost_whole_is_known_by_those_behind_it() {
+fn a_lost_frame_is_known_from_later_frames() {
     let home = Home::new();
     for number in 2..=5 {
         let committer = home.harmed(|bytes| bytes[home.frame(number)].fill(0));
@@ -112,7 +112,7 @@ fn a_frame_that_is_lost_whole_is_known_by_those_behind_it() {
 }
 
 #[test]
-fn a_copy_of_a_frame_in_the_wrong_place_costs_what_it_was_written_over() {
+fn a_misplaced_copy_of_a_frame_costs_the_frames_that_it_overwrites() {
     let home = Home::new();
     let len = home.frame(0).len();
     // Of an earlier frame, over the second half of one and the head of the next.
@@ -160,7 +160,7 @@ fn offsets_that_were_acknowledged_and_lost_are_not_used_again() {
 }
 
 #[test]
-fn what_was_being_written_at_the_end_is_no_damage() {
+fn an_unacknowledged_round_at_the_end_is_not_damage() {
     let home = Home::new();
     let last = 2 * (RECORDS as usize - 1) - 1;
     // The last round in any state that a power cut may leave: no ack was given for it.
@@ -181,32 +181,35 @@ fn what_was_being_written_at_the_end_is_no_damage() {
 }
 
 #[test]
-fn a_file_that_is_used_again_ends_before_what_its_earlier_use_left() {
+fn a_recycled_file_ends_before_the_frames_of_its_earlier_log_number() {
     let home = tempfile::tempdir().unwrap();
     let first = committer(home.path());
     let mut logs: Vec<Log> = (1..=3).map(|i| create(home.path(), i, &first)).collect();
     for value in 0..300 {
         round(&mut logs, value, &first);
         if value % 7 == 0 {
-            let looked = replay::scan(&OsStorage, &options(home.path()), OpenMode::Read);
-            assert_eq!(looked.unwrap().damages, vec![], "round {value}");
+            let result = replay::scan(&OsStorage, &options(home.path()), OpenMode::Read);
+            assert_eq!(result.unwrap().damages, vec![], "round {value}");
         }
     }
     assert!(first.statistics().wal_bytes > 6 * FILE_BYTES);
 }
 
 #[test]
-fn a_hole_in_all_logs_costs_what_lay_in_it_and_is_told() {
+fn a_hole_in_all_logs_costs_its_frames_and_is_reported() {
     let home = Home::new();
     // Of five rounds all holes but those that the last round is in.
     for (from, to) in [(0, 1), (1, 2), (2, 3), (3, 4), (0, 3), (1, 4), (0, 4)] {
         for zeros in [false, true] {
             let committer = home.without(home.frames(2 * from..2 * to), zeros);
-            let told = committer.wal_damages();
+            let damages = committer.wal_damages();
             let position = home.frame(2 * from).start as u64;
-            assert_eq!(told.len(), 1, "{told:?}");
-            // Where only one round lies behind it, the mark of that one says that it was synced.
-            assert_eq!((told[0].position, told[0].was_acked), (position, true));
+            assert_eq!(damages.len(), 1, "{damages:?}");
+            // If only one round follows, its end marker says that the hole was synced.
+            assert_eq!(
+                (damages[0].position, damages[0].was_acked),
+                (position, true)
+            );
             home.expect_lost(committer, &(from as u64 + 1..to as u64 + 1));
         }
     }
@@ -226,13 +229,16 @@ fn the_first_frame_is_lost_alone() {
 }
 
 #[test]
-fn a_lost_beginning_is_known_from_its_copy() {
+fn a_lost_preamble_is_read_from_its_copy() {
     let home = Home::new();
     for zeros in [false, true] {
         let committer = home.without(0..64, zeros);
-        let told = committer.wal_damages();
-        assert_eq!(told.len(), 1, "{told:?}");
-        assert_eq!((told[0].position, told[0].fault), (0, WalFault::Preamble));
+        let damages = committer.wal_damages();
+        assert_eq!(damages.len(), 1, "{damages:?}");
+        assert_eq!(
+            (damages[0].position, damages[0].fault),
+            (0, WalFault::Preamble)
+        );
         home.expect_lost(committer, &(0..0));
         let first_round = home.frame(1).end;
         for to in [first_round, 512.max(first_round), home.frame(3).end] {
@@ -262,7 +268,7 @@ fn a_lost_beginning_is_known_from_its_copy() {
 }
 
 #[test]
-fn a_file_whose_beginning_and_copy_are_lost_is_told_and_kept_and_not_used_again() {
+fn a_file_without_a_valid_preamble_is_reported_and_quarantined() {
     let home = Home::new();
     for zeros in [false, true] {
         let harmed = |bytes: &mut [u8]| {
@@ -271,9 +277,9 @@ fn a_file_whose_beginning_and_copy_are_lost_is_told_and_kept_and_not_used_again(
             destroy(&mut bytes[copy..], zeros);
         };
         let committer = home.harmed(harmed);
-        let told = committer.wal_damages();
-        assert_eq!(told.len(), 1, "{told:?}");
-        assert_eq!((told[0].position, told[0].fault), (0, WalFault::File));
+        let damages = committer.wal_damages();
+        assert_eq!(damages.len(), 1, "{damages:?}");
+        assert_eq!((damages[0].position, damages[0].fault), (0, WalFault::File));
         assert!(!home.file.exists());
         let aside = fs::read(home.file.with_file_name("damaged")).unwrap();
         assert_eq!(aside[64..home.written], home.whole[64..home.written]);
@@ -284,7 +290,7 @@ fn a_file_whose_beginning_and_copy_are_lost_is_told_and_kept_and_not_used_again(
 }
 
 #[test]
-fn what_an_earlier_use_left_behind_the_end_is_never_taken() {
+fn frames_of_an_earlier_log_number_are_never_replayed() {
     let mut home = Home::new();
     // The first two rounds in a new use, sealed for it; behind them, and a hole, the frames of the one before.
     let second = format::Preamble {
