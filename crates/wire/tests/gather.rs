@@ -336,7 +336,7 @@ fn batches_without_columns_count_rows() {
 }
 
 #[test]
-fn nothing_gathered_is_no_batch() {
+fn without_messages_no_batch_is_gathered() {
     let mut gather = Gather::new(
         everything(),
         source(),

@@ -288,7 +288,7 @@ fn bad_rows_are_named() {
     ]);
     assert_eq!(
         error,
-        "column subject has \"a.*\" in row 1, which is no NATS subject to publish on"
+        "column subject has \"a.*\" in row 1, which is not a valid NATS subject to publish on"
     );
     let headers = header_list(
         StringArray::from(vec![Some("a"), None]),
@@ -407,7 +407,7 @@ fn a_producer_counts_rows_across_batches() {
 }
 
 #[test]
-fn no_rows_are_no_batches() {
+fn without_rows_there_are_no_batches() {
     assert_eq!(
         take_apart(&rows(vec![("value", values(0))])).map(|sealed| sealed.len()),
         Ok(0)
