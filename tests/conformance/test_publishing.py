@@ -72,7 +72,7 @@ def test_an_ack_inbox_that_is_not_a_subject_is_refused(api: Api, stream: str, in
     api.create(stream)
     calls: dict[str, dict[str, Any]] = {"Publish": {"stream": stream}, "PublishToSubject": {"subject": stream}}
     for method, fields in calls.items():
-        with pytest.raises(Failed, match=r"INVALID_ARGUMENT ackInbox .* is no subject to publish on"):
+        with pytest.raises(Failed, match=r"INVALID_ARGUMENT ackInbox .* is not a valid subject to publish on"):
             api.call(method, ackPolicy=ALL, ackInbox=inbox, **fields)
     assert api.publish(stream, b"first", ackInbox="a" * 2000) == 0
 

@@ -1,8 +1,5 @@
 //! The client against a fake broker.
-#![expect(
-    clippy::unwrap_used,
-    reason = "a test that cannot go on says so by panicking"
-)]
+#![expect(clippy::unwrap_used, reason = "a failed test panics")]
 use bascule_client::ErrorCode;
 mod fake;
 

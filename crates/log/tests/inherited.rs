@@ -1,5 +1,5 @@
-//! What a killed process leaves unsynced, the next one takes over: nothing that is acked may lean on it before it is
-//! synced. A process is killed at each of its calls; the next goes on, acks and loses its power; the third must find
+//! A process takes over what a killed one left unsynced: nothing that it acks may rely on it before it is
+//! synced. A process is killed at each of its calls; the next one continues, acks and loses its power; the third must find
 //! every ack.
 #![allow(clippy::unwrap_used, clippy::expect_used)] // a test fails by a panic
 mod support;

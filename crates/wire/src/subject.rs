@@ -54,7 +54,7 @@ pub fn partition_subject(base: &str, partition: u32) -> Cow<'_, str> {
 
 /// Text that is not a valid subject filter.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is no NATS subject to filter by")]
+#[error("{0:?} is not a valid NATS subject to filter by")]
 pub struct InvalidFilter(pub String);
 
 /// Which subjects are wanted.
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nats_would_not_subscribe_to_is_no_filter() {
+    fn a_subject_that_nats_refuses_is_not_a_filter() {
         for bad in ["", "a..b", "a.>.b", ">.a", "a b"] {
             assert_eq!(
                 SubjectFilter::parse(bad),

@@ -121,7 +121,7 @@ fn a_permit_of_several_rights_needs_each_of_them_all_the_time() {
 }
 
 #[test]
-fn an_ack_to_a_subject_that_is_no_inbox_needs_the_right_to_publish_there() {
+fn an_ack_to_a_subject_other_than_an_inbox_needs_the_right_to_publish_there() {
     let access = Access::default();
     access.check_inbox(&named("a"), "ns", "orders").unwrap();
     access.publish(Some(table(

@@ -303,8 +303,8 @@ fn lost_manifest(path: &Path, held: &Path) -> DirectoryError {
     let shown = path.display();
     let text = format!(
         "{shown}/{MANIFEST} is missing, but {} is there: the file is lost. Nothing was touched. Restore it from a \
-         backup of the directory, or write it anew with the ids that this broker had: \
-         {{\"format\": {FORMAT}, \"cluster_id\": \"…\", \"broker_id\": \"…\"}}; to begin anew, name an empty directory",
+         backup of the directory, or write it again with the ids that this broker had: \
+         {{\"format\": {FORMAT}, \"cluster_id\": \"…\", \"broker_id\": \"…\"}}; to begin again, name an empty directory",
         held.display()
     );
     let details = json!({"path": path, "held": held});
@@ -419,7 +419,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lost_manifest_is_not_begun_anew_over_what_is_there() {
+    fn a_lost_manifest_is_not_replaced_in_a_used_directory() {
         for inside in ["partitions/65536", "created/65536", "metadata/log"] {
             let folder = tempfile::tempdir().unwrap();
             drop(DataDirectory::open(folder.path(), "c", "b").unwrap());
@@ -435,7 +435,7 @@ mod tests {
                 Some("it is missing".to_owned())
             );
         }
-        // One that was never finished is made anew.
+        // A manifest that was never finished is written again.
         let folder = tempfile::tempdir().unwrap();
         drop(DataDirectory::open(folder.path(), "c", "b").unwrap());
         fs::remove_file(folder.path().join(MANIFEST)).unwrap();

@@ -130,8 +130,8 @@ impl Engine {
         for incarnation in incarnations {
             self.shared.nats.forget(*incarnation);
         }
-        // Those that were open have deleted their files themselves, as far as they could: what is left of them is marked
-        // here or told. A sync that failed meanwhile leaves open what the disk holds.
+        // Open logs have deleted their files as far as they could: the rest is marked or reported here. After a failed sync the
+        // content of the disk is unknown.
         for incarnation in incarnations {
             directory::mark_deleted(&self.data, *incarnation, now_ns()).map_err(|error| {
                 let text = format!("files of partition {incarnation} are still there: {error}");

@@ -63,7 +63,7 @@ impl Engine {
         }
     }
 
-    /// Holds scrubs back, or lets them go on.
+    /// Pauses scrubs, or resumes them.
     pub fn pause_scrubs(&self, paused: bool) {
         self.shared.scrub_paused.store(paused, Ordering::Relaxed);
     }

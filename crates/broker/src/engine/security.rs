@@ -1,4 +1,4 @@
-//! Who may connect, and what they may do: both can be given anew while the broker serves.
+//! Connections and permissions: both can be replaced while the broker serves.
 use super::{Engine, EngineError};
 use crate::access::{AccessTable, Action, TableError};
 use crate::tls::{Loaded, TlsError, TlsSettings};

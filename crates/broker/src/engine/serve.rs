@@ -20,9 +20,9 @@ const STREAM_WINDOW: u32 = 1 << 20;
 const BACKLOG: u32 = 1024;
 /// Largest HTTP/2 data frame that clients may send: a chunk of many messages arrives as one.
 const FRAME: u32 = 256 << 10;
-/// An idle connection is asked for a sign of life so often …
+/// An idle connection gets a keep-alive ping so often …
 const KEEPALIVE: Duration = Duration::from_secs(30);
-/// … and closed when it gives none for so long.
+/// … and is closed when it does not answer for so long.
 const KEEPALIVE_ANSWER: Duration = Duration::from_secs(20);
 /// All header fields of one request, decoded, bytes.
 const HEADER_BYTES: u32 = 16 << 10;

@@ -320,14 +320,14 @@ fn files_that_vanished_are_not_begun_again() {
 }
 
 #[test]
-fn files_that_cannot_be_deleted_are_told() {
+fn files_that_cannot_be_deleted_are_reported() {
     let data = tempfile::tempdir().unwrap();
     let engine = engine(data.path());
     open(&engine, 7);
     // The parent is gone, so the files cannot be renamed in it.
     std::fs::rename(data.path().join("partitions"), data.path().join("away")).unwrap();
-    let told = engine.end(&[7], EndReason::Deleted).unwrap_err();
-    assert_eq!(told.code, ErrorCode::StorageFailed);
+    let error = engine.end(&[7], EndReason::Deleted).unwrap_err();
+    assert_eq!(error.code, ErrorCode::StorageFailed);
 }
 
 #[test]

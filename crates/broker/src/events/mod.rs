@@ -21,7 +21,7 @@ pub use kinds::{Caller, Event, Level, NatsChange, PartitionChange, Rejection, Re
 
 /// How long a request without a deadline waits for the control plane.
 const REQUEST_TIMEOUT: Duration = Duration::from_mins(1);
-/// Most requests without an answer, and most bytes of their bodies that wait, unless told otherwise.
+/// Most requests without an answer, and most bytes of their bodies that wait, unless set otherwise.
 const REQUESTS: usize = 1024;
 const REQUEST_BYTES: usize = 64 << 20;
 

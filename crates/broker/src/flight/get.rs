@@ -62,7 +62,7 @@ async fn read_ticket(body: Body) -> Result<Bytes, Status> {
     let message = unary::read("ticket", body, MAX_TICKET_BYTES).await?;
     let ticket = Ticket::decode(message);
     Ok(ticket
-        .map_err(|error| invalid(format!("ticket is no Ticket: {error}")))?
+        .map_err(|error| invalid(format!("ticket is not a valid Ticket: {error}")))?
         .ticket)
 }
 

@@ -26,8 +26,11 @@ impl Intake {
     /// # Errors
     /// `INVALID_ARGUMENT`.
     pub fn check(&mut self, data: &FlightData) -> Result<(), Status> {
-        let message = root_as_message(&data.data_header)
-            .map_err(|error| invalid(format!("a message head is no Arrow message: {error}")))?;
+        let message = root_as_message(&data.data_header).map_err(|error| {
+            invalid(format!(
+                "a message head is not a valid Arrow message: {error}"
+            ))
+        })?;
         match message.header_type() {
             MessageHeader::Schema => {
                 let schema = Schema::try_from(data)

@@ -23,7 +23,7 @@ pub const MAX_WAIT_MS: u64 = 60_000;
 /// Answers the action: one document for one request, a list for a list. Cancel-safe.
 ///
 /// # Errors
-/// `PERMISSION_DENIED`, `INVALID_ARGUMENT`, `NOT_FOUND`, `UNAVAILABLE`; `DATA_LOSS` when a looked-up time lies in a damaged range;
+/// `PERMISSION_DENIED`, `INVALID_ARGUMENT`, `NOT_FOUND`, `UNAVAILABLE`; `DATA_LOSS` when a requested time lies in a damaged range;
 /// INTERNAL.
 pub async fn answer(shared: &SharedRef, peer: &Peer, body: &[u8]) -> Result<Vec<u8>, Status> {
     let is_list = body.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'[');

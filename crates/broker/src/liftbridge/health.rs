@@ -139,10 +139,10 @@ fn watch(
 ) -> impl futures_util::Stream<Item = Result<Frame<Bytes>, Status>> {
     stream::unfold(
         (shared, service, None),
-        |(shared, service, told)| async move {
+        |(shared, service, sent)| async move {
             loop {
                 let status = status_of(&shared, &service);
-                if told != Some(status) {
+                if sent != Some(status) {
                     return Some((
                         Ok(Frame::data(frame(&encode(status)))),
                         (shared, service, Some(status)),

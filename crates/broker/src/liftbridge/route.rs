@@ -14,7 +14,7 @@ use bascule_wire::subject::is_publish_subject;
 use bytes::Bytes;
 use std::sync::{Arc, Weak};
 
-/// Most partitions remembered for one call; beyond it the memory starts anew.
+/// Most partitions remembered for one call; beyond it all are forgotten.
 const REMEMBERED: usize = 1024;
 
 /// Bytes of the name of a stream that does not exist that a refusal shows.
@@ -125,7 +125,7 @@ impl Route {
     }
 }
 
-/// The routes that one PublishAsync call uses, looked up anew when the view or the table of rights was swapped.
+/// The routes that one PublishAsync call uses, looked up again when the view or the table of rights was replaced.
 #[derive(Debug)]
 pub(super) struct Routes {
     shared: SharedRef,

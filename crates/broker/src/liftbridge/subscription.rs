@@ -366,8 +366,8 @@ impl Subscription {
     }
 }
 
-/// Writes frames of the records in `range` that are wanted until `out` has at least `limit` bytes; the first record that was
-/// not looked at, and how many were written.
+/// Writes frames of the wanted records in `range` until `out` has at least `limit` bytes. Returns the first record that was
+/// not examined, and how many were written.
 fn put_wanted(
     wanted: &Wanted,
     encoder: &mut DeliveryEncoder,

@@ -78,7 +78,7 @@ pub(super) fn check_subject(field: &str, subject: &str) -> Result<(), Status> {
     }
     let shown: String = subject.chars().take(SHOWN).collect();
     Err(Status::invalid_argument(format!(
-        "{field} {shown:?} is no subject to publish on: tokens joined by dots, without white space and wildcards, at \
+        "{field} {shown:?} is not a valid subject to publish on: tokens joined by dots, without white space and wildcards, at \
          most {MAX_SUBJECT_BYTES} bytes"
     )))
 }

@@ -16,7 +16,7 @@ pub(crate) fn behind_partitions(data: &Path, end: u64) -> Option<String> {
     (created > end).then(|| {
         format!(
             "it ends at entry {end}, but {} was created by entry {created}: the metadata is lost or an old copy. Nothing \
-             was touched. Restore {} from a backup that is at least as new, or move the partitions away to begin anew",
+             was touched. Restore {} from a backup that is at least as new, or move the partitions away to begin again",
             directory.display(),
             data.join("metadata").display()
         )

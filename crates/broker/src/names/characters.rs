@@ -99,7 +99,7 @@ impl fmt::Display for Flaw {
             Self::Joiner => "which joins or parts nothing there",
             Self::Style => "which makes no emoji there",
             Self::Private => "which means nothing to others",
-            Self::Nothing => "which is no character",
+            Self::Nothing => "which is not a character",
         })
     }
 }

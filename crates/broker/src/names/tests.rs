@@ -150,7 +150,7 @@ fn ids_are_refused_for_what_nobody_meant_only() {
         ),
         (
             "\u{FFFE}",
-            r#""\u{fffe}" has U+FFFE, which is no character: leave it out"#,
+            r#""\u{fffe}" has U+FFFE, which is not a character: leave it out"#,
         ),
     ] {
         assert_eq!(check_id(id).unwrap_err().to_string(), text);

@@ -93,8 +93,8 @@ fn journal_of(target: &Target) -> Result<Option<(PathBuf, WalVerified)>, EngineE
     let Some((directory, partitions)) = target.wal() else {
         return Ok(None);
     };
-    let looked = integrity::verify_wal(&OsStorage, &directory, &partitions);
-    Ok(Some((directory, looked.map_err(|error| failed(&error))?)))
+    let verified = integrity::verify_wal(&OsStorage, &directory, &partitions);
+    Ok(Some((directory, verified.map_err(|error| failed(&error))?)))
 }
 
 /// What is wrong with a data directory beside its logs: the manifest, snapshots, metadata that ends at entry `end` and is
@@ -144,7 +144,7 @@ pub fn inspect(path: &Path, from: u64, most: usize) -> Result<Value, EngineError
     Ok(json!({"path": target.root, "logs": logs}))
 }
 
-/// Mends what can be mended; moves aside, never destroys.
+/// Repairs logs as far as possible. Files are moved aside, never destroyed.
 ///
 /// # Errors
 /// As [`verify`]; `invalid_argument` for a cut of more than one log or in the middle of a batch.
@@ -193,8 +193,8 @@ pub fn repair(path: &Path, request: &RepairRequest, now_ns: i64) -> Result<Value
     }))
 }
 
-/// Metadata from a backup would undo what was committed since. So when the metadata log is what needs mending, a backup
-/// is refused with which it would end before the newest entry that this directory gives evidence of.
+/// Metadata from a backup would undo later commits. So if the metadata log needs repair, a backup is refused with which the log
+/// would end before the newest entry that this directory proves.
 fn refuse_older_metadata(target: &Target, backup: &Path) -> Result<(), EngineError> {
     let Some(log) = target.logs.iter().find(|log| log.is_metadata()) else {
         return Ok(());
@@ -221,7 +221,7 @@ fn refuse_older_metadata(target: &Target, backup: &Path) -> Result<(), EngineErr
     }
     let text = format!(
         "the metadata in {} ends at entry {}, but {} shows that entry {entry} was committed: a newer metadata state \
-         exists. Nothing was touched. Name a backup that is at least as new, or mend single partitions by their directory",
+         exists. Nothing was touched. Name a backup that is at least as new, or repair single partitions by their directory",
         backup.display(),
         theirs.log_end,
         evidence.display()

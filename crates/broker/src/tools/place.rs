@@ -96,7 +96,7 @@ impl Target {
         let journal = match self.logs.first() {
             _ if self.is_data_directory => self.root.join("journal"),
             Some(log) if log.is_metadata() => return None,
-            // Its head tells of a journal that is gone.
+            // The manifest reports a journal that is gone.
             log => log?
                 .wal()
                 .map(|wal| wal.directory)

@@ -321,7 +321,9 @@ pub enum IngestError {
         last: u32,
     },
     /// A subject that nothing can be published on.
-    #[error("column subject has {subject:?} in row {row}, which is no NATS subject to publish on")]
+    #[error(
+        "column subject has {subject:?} in row {row}, which is not a valid NATS subject to publish on"
+    )]
     Subject {
         /// Row, from 0.
         row: usize,

@@ -241,7 +241,7 @@ async fn find(
     let found = found.map_err(Status::internal)?;
     if found.strange > 0 {
         let text = format!(
-            "{} records of {STREAM} are no positions of the broker's and were ignored",
+            "{} records of {STREAM} are not valid cursor positions and were ignored",
             found.strange
         );
         let fields = serde_json::json!({"partition": partition.identity().number});

@@ -77,7 +77,7 @@ async fn one_record_is_a_batch_of_its_own() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_does_not_follow_is_refused_whole_and_a_new_epoch_begins_anew() {
+async fn a_sequence_gap_refuses_the_whole_batch_and_a_new_epoch_restarts_sequences() {
     let harness = Harness::new();
     harness.create("orders", 1, &json!({}));
     let mut client = harness.connect().await;
