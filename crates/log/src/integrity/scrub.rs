@@ -119,7 +119,7 @@ impl Run<'_> {
             None,
             &mut |at, header| {
                 let read_to = at.position + header.batch_bytes() as u64;
-                if read_to - paced >= crate::segment::scan::WINDOW as u64 {
+                if read_to - paced >= crate::io::window::WINDOW as u64 {
                     stopped = !pace(read_to - paced);
                     paced = read_to;
                 }

@@ -9,3 +9,4 @@ pub(crate) mod jobs;
 pub(crate) mod preallocate;
 pub(crate) mod slots;
 pub(crate) mod storage;
+pub(crate) mod window;

@@ -1,9 +1,10 @@
 //! Sequential reading of whole batches.
 use crate::io::disk::{SyncFile, read_up_to};
 use crate::io::file_names::segment_name;
+use crate::io::window::is_media_error;
 use crate::segment::Segment;
 use crate::segment::damage::{Damage, Fault};
-use crate::segment::scan::{LogPosition, is_media_error};
+use crate::segment::scan::LogPosition;
 use crate::segment::segment_scan::{SegmentScan, Step, Tail};
 use crate::state::shared::Shared;
 use crate::{ReadError, ReadMode};

@@ -32,9 +32,10 @@
 //! Remaining risk: each proof is a 32-bit checksum that a writer of records cannot predict, so one image in 2^32 passes; and
 //! under 5, an image in the very last batch of a log that crashed, if that batch's header is damaged beyond 1 and 2. Without
 //! proof, the offsets up to the next proven position are refused: too many rather than a wrong record.
-use crate::io::fields::u64_at;
+use crate::io::fields::{u32_at as word, u64_at};
+use crate::io::window::{WINDOW, is_media_error};
 use crate::segment::index::SparseIndex;
-use crate::segment::scan::{Found, LogPosition, Scanner, WINDOW, is_media_error};
+use crate::segment::scan::{Found, LogPosition, Scanner};
 use crate::segment::segment_file::SegmentFile;
 use bascule_record::{HEADER_BYTES, Header, MAGIC};
 use std::collections::HashSet;
@@ -170,7 +171,7 @@ impl Scanner<'_> {
             None if hints.end.is_unknown() || hints.end.is_lost => Target::Furthest,
             None => Target::End(hints.end),
         };
-        let to = entry.map_or(self.len, |place| place.position);
+        let to = entry.map_or(self.window.len, |place| place.position);
         let mut position = search.from.position + 1;
         while let Some(at) = self.next_magic(position, to)? {
             position = at + 1;
@@ -273,7 +274,7 @@ impl Scanner<'_> {
             return Ok(None);
         };
         let end = position + HEADER_BYTES as u64 + u64::from(stored);
-        if stored == 0 || end > self.len {
+        if stored == 0 || end > self.window.len {
             return Ok(None);
         }
         let whole = HEADER_BYTES + stored as usize;
@@ -358,7 +359,7 @@ impl Scanner<'_> {
         let possible = header.base_offset >= from.offset
             && header.next_offset() <= limit
             && place.fits(&header, self.identity)
-            && position + header.batch_bytes() as u64 <= self.len;
+            && position + header.batch_bytes() as u64 <= self.window.len;
         Ok(possible.then_some((place, header)))
     }
 
@@ -406,7 +407,9 @@ impl Scanner<'_> {
                 let placed = end.position.map(|position| position == place.position);
                 let meets = end.offset == u64::MAX || end.offset == place.offset;
                 // Without either, a sealed file ends with its last batch.
-                let proven = chained.or(placed).unwrap_or(place.position == self.len);
+                let proven = chained
+                    .or(placed)
+                    .unwrap_or(place.position == self.window.len);
                 let reached = meets && proven && placed.unwrap_or(true);
                 reached && (placed.is_some() || matches!(self.check(place, false)?, Found::End))
             }
@@ -416,7 +419,7 @@ impl Scanner<'_> {
     /// The next position in `[from, to)` that holds the magic of a batch; unreadable pages are skipped.
     fn next_magic(&mut self, from: u64, to: u64) -> io::Result<Option<u64>> {
         let mut position = from;
-        while position < to && position + HEADER_BYTES as u64 <= self.len {
+        while position < to && position + HEADER_BYTES as u64 <= self.window.len {
             let Some(window) = self.readable(position, WINDOW)? else {
                 // One page at a time until the bytes can be read.
                 position = (position / PAGE + 1) * PAGE;
@@ -436,7 +439,7 @@ impl Scanner<'_> {
     fn readable(&mut self, position: u64, wanted: usize) -> io::Result<Option<&[u8]>> {
         let mut wanted = wanted;
         loop {
-            match self.bytes(position, wanted) {
+            match self.window.bytes(position, wanted) {
                 Ok(_) => break,
                 Err(error) if !is_media_error(&error) => return Err(error),
                 Err(_) if wanted == WINDOW => {
@@ -446,23 +449,11 @@ impl Scanner<'_> {
                 Err(_) => return Ok(None),
             }
         }
-        self.bytes(position, wanted).map(Some)
+        self.window.bytes(position, wanted).map(Some)
     }
 }
 
 /// Position of the first magic of a batch.
-pub(crate) fn find_magic(window: &[u8]) -> Option<usize> {
-    let mut from = 0;
-    while let Some(rest) = window.get(from..) {
-        let at = from + rest.iter().position(|byte| *byte == MAGIC[0])?;
-        if window.get(at..at + MAGIC.len()) == Some(&MAGIC) {
-            return Some(at);
-        }
-        from = at + 1;
-    }
-    None
-}
-
-fn word(bytes: &[u8], at: usize) -> Option<u32> {
-    crate::io::fields::u32_at(bytes, at)
+pub(crate) fn find_magic(bytes: &[u8]) -> Option<usize> {
+    bytes.windows(MAGIC.len()).position(|at| at == MAGIC)
 }

@@ -1,17 +1,12 @@
-//! Checking a batch at a position of a segment file, and reading that file through a window.
+//! Checking the batch at a position of a segment file.
 use crate::LogId;
-use crate::io::disk::read_up_to;
 use crate::io::storage::StorageFile;
+use crate::io::window::{FileWindow, is_media_error};
 use crate::segment::damage::Fault;
 use crate::segment::preamble::PREAMBLE_BYTES;
 use bascule_record::planted_bug::{self, PlantedBug};
 use bascule_record::{DamageError, HEADER_BYTES, Header};
-use rustix::io::Errno;
 use std::io;
-
-/// Bytes read at a time; the first reads are smaller, for callers that need few batches.
-pub(crate) const WINDOW: usize = 256 << 10;
-const FIRST_WINDOW: usize = 64 << 10;
 
 /// A position between two batches, and what the next batch must carry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,19 +78,10 @@ pub(crate) enum Found {
     Damage(Fault),
 }
 
-/// Reads a file through a window.
+/// Checks batches of a file.
 pub(crate) struct Scanner<'a> {
-    file: &'a dyn StorageFile,
-    pub(crate) len: u64,
+    pub(crate) window: FileWindow<'a>,
     pub(crate) identity: LogId,
-    buffer: Vec<u8>,
-    /// Bytes to read the next time.
-    window: usize,
-    /// Bytes of the buffer that are filled, and where the first one lies in the file.
-    filled: usize,
-    filled_at: u64,
-    /// Bytes read so far.
-    pub bytes_read: u64,
     /// The last media error.
     pub unreadable: Option<io::Error>,
 }
@@ -104,22 +90,10 @@ impl<'a> Scanner<'a> {
     /// A scanner of the first `len` bytes.
     pub fn new(file: &'a dyn StorageFile, len: u64, identity: LogId) -> Self {
         Self {
-            file,
-            len,
+            window: FileWindow::new(file, len),
             identity,
-            buffer: Vec::new(),
-            window: FIRST_WINDOW,
-            filled: 0,
-            filled_at: 0,
-            bytes_read: 0,
             unreadable: None,
         }
-    }
-
-    /// Drops what is cached of the file from `position` on, here and in the page cache: later reads see the disk.
-    pub fn forget(&mut self, position: u64) -> io::Result<()> {
-        self.filled = 0;
-        self.file.forget_cached(position)
     }
 
     /// Checks the batch at `place`, with `whole` also its payload.
@@ -128,7 +102,7 @@ impl<'a> Scanner<'a> {
     /// Those of the storage, except media errors: these are [`Fault::Unreadable`].
     pub fn check(&mut self, place: &LogPosition, whole: bool) -> io::Result<Found> {
         let identity = self.identity;
-        let head = match self.bytes(place.position, HEADER_BYTES) {
+        let head = match self.window.bytes(place.position, HEADER_BYTES) {
             Ok(head) => head,
             Err(error) => return self.lost(error).map(Found::Damage),
         };
@@ -144,7 +118,7 @@ impl<'a> Scanner<'a> {
         if !place.fits(&header, identity) {
             return Ok(Found::Damage(Fault::Misplaced));
         }
-        if place.position + header.batch_bytes() as u64 > self.len {
+        if place.position + header.batch_bytes() as u64 > self.window.len {
             return Ok(Found::Payload(header, Fault::Short));
         }
         let fault = if whole {
@@ -160,7 +134,7 @@ impl<'a> Scanner<'a> {
 
     /// The fault of the payload of the batch at `position`.
     fn payload_fault(&mut self, position: u64, header: &Header) -> io::Result<Option<Fault>> {
-        let batch = match self.bytes(position, header.batch_bytes()) {
+        let batch = match self.window.bytes(position, header.batch_bytes()) {
             Ok(batch) => batch,
             Err(error) => return self.lost(error).map(Some),
         };
@@ -179,52 +153,4 @@ impl<'a> Scanner<'a> {
         self.unreadable = Some(error);
         Ok(Fault::Unreadable)
     }
-
-    /// Up to `wanted` bytes at `position`; fewer at the end of the file.
-    pub(crate) fn bytes(&mut self, position: u64, wanted: usize) -> io::Result<&[u8]> {
-        let available = usize::try_from(self.len.saturating_sub(position)).unwrap_or(usize::MAX);
-        let wanted = wanted.min(available);
-        let have = self.filled_at + self.filled as u64;
-        if position < self.filled_at || position + wanted as u64 > have {
-            let window = self.window;
-            self.window = WINDOW.min(2 * window);
-            match self.fill(position, wanted.max(window).min(available)) {
-                // A bad page behind the wanted bytes must not fail the read.
-                Err(error) if is_media_error(&error) => self.fill(position, wanted)?,
-                other => other?,
-            }
-        }
-        let from = (position - self.filled_at) as usize;
-        let window = self.buffer.get(from..self.filled).unwrap_or_default();
-        Ok(window.get(..wanted).unwrap_or(window))
-    }
-
-    /// Reads `len` bytes from `position` on, reusing what the buffer has of them.
-    fn fill(&mut self, position: u64, len: usize) -> io::Result<()> {
-        let have = self.filled_at + self.filled as u64;
-        let keep = if position >= self.filled_at && position < have {
-            let from = (position - self.filled_at) as usize;
-            self.buffer.copy_within(from..self.filled, 0);
-            self.filled - from
-        } else {
-            0
-        };
-        (self.filled, self.filled_at) = (keep, position);
-        if self.buffer.len() < len {
-            self.buffer.resize(len, 0);
-        }
-        let rest = self.buffer.get_mut(keep..len).unwrap_or_default();
-        let read = read_up_to(self.file, rest, position + keep as u64)?;
-        self.filled += read;
-        self.bytes_read += read as u64;
-        Ok(())
-    }
-}
-
-/// Whether the disk lost the bytes; other errors say nothing about them.
-pub(crate) fn is_media_error(error: &io::Error) -> bool {
-    matches!(
-        Errno::from_io_error(error),
-        Some(Errno::IO | Errno::BADMSG | Errno::UCLEAN | Errno::NODATA)
-    )
 }

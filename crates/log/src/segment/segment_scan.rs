@@ -127,12 +127,12 @@ impl<'a> SegmentScan<'a> {
 
     /// Length of what is scanned, bytes.
     pub fn len(&self) -> u64 {
-        self.scanner.len
+        self.scanner.window.len
     }
 
     /// Bytes read so far.
     pub fn bytes_read(&self) -> u64 {
-        self.scanner.bytes_read
+        self.scanner.window.bytes_read
     }
 
     /// Drops what is cached of the file from the next batch on, here and in the page cache: later reads see the disk.
@@ -140,7 +140,7 @@ impl<'a> SegmentScan<'a> {
     /// # Errors
     /// Those of the storage.
     pub fn forget_cached(&mut self) -> io::Result<()> {
-        self.scanner.forget(self.place.position)
+        self.scanner.window.forget(self.place.position)
     }
 
     /// The next step.

@@ -48,12 +48,15 @@ impl ConsistencyCheck {
     pub fn new(manifest: &WalManifest, files: &[WalFile]) -> Result<Self, Error> {
         let used = || files.iter().filter_map(|file| Some((file, file.preamble?)));
         let newest_before = used().map(|(_, preamble)| preamble.before.number).max();
-        let of_manifest = manifest.state().map(|of| (manifest.path(), of.data_dir_id));
+        let of_manifest = manifest
+            .state
+            .as_ref()
+            .map(|of| (&*manifest.path, of.data_dir_id));
         let of_files = used().map(|(file, of)| (&*file.file.path, of.data_dir_id));
         check_data_dir(of_manifest.into_iter().chain(of_files))?;
         // A manifest that is older than a file is a stale copy.
         let is_current = |state: &&ManifestState| newest_before <= Some(state.newest.number);
-        let state = manifest.state().filter(is_current).cloned();
+        let state = manifest.state.as_ref().filter(is_current).cloned();
         for ((one, a), (other, b)) in used().zip(used().skip(1)) {
             if (a.number, a.link) == (b.number, b.link) {
                 return Err(stray(&one.file.path, &other.file.path));
@@ -63,8 +66,7 @@ impl ConsistencyCheck {
         let is_missing = |of: &WalPosition| files.iter().all(|file| !file.is_of(of));
         Ok(Self {
             missing: needed.filter(is_missing).collect(),
-            is_manifest_valid: !manifest.is_damaged()
-                && (state.is_some() || used().next().is_none()),
+            is_manifest_valid: !manifest.is_damaged && (state.is_some() || used().next().is_none()),
             state,
         })
     }

@@ -1,6 +1,5 @@
 //! Segments whose latest batches are only in the WAL, until they are synced.
 use super::manifest::ManifestState;
-use super::ring::ClosedFile;
 use super::{FLUSH_BYTES, FLUSH_TIME, State, Wal};
 use crate::Error;
 use crate::failpoint;
@@ -64,11 +63,11 @@ impl Wal {
         if state.is_flushing || is_idle || !(late || often || much) {
             return;
         }
-        let (lazy, retired) = begin(&mut state);
+        let lazy = begin(&mut state);
         drop(state);
         let wal = Arc::clone(self);
         self.background
-            .submit(Box::new(move || wal.flush_these(lazy, retired)));
+            .submit(Box::new(move || wal.flush_these(lazy)));
     }
 
     /// Syncs the segments now, so that no file is needed any more: at the end of a clean run.
@@ -82,27 +81,23 @@ impl Wal {
             return;
         }
         state.ring.end_current();
-        let (lazy, retired) = begin(&mut state);
+        let lazy = begin(&mut state);
         drop(state);
-        self.flush_these(lazy, retired);
+        self.flush_these(lazy);
     }
 
-    fn flush_these(&self, lazy: PendingFlushes, retired: Vec<ClosedFile>) {
+    fn flush_these(&self, lazy: PendingFlushes) {
         let outcome = self.sync_segments(&lazy.entries);
         failpoint::pass("journal.segments_synced");
         let outcome = outcome.and_then(|()| self.release_flushed(true));
         let mut state = self.state.lock();
         state.is_flushing = false;
-        state.retiring.clear();
+        state.ring.retired(outcome.is_ok());
         self.flushed.notify_all();
         match outcome {
-            Ok(named) => {
-                state.ring.release(retired);
-                self.release_old(&mut state, &named);
-            }
+            Ok(named) => self.release_old(&mut state, &named),
             Err(error) => {
                 // A lack of descriptors lost nothing: the next flush tries all of it again.
-                state.ring.keep_full(retired);
                 let since = std::mem::replace(&mut state.unflushed, lazy);
                 for new in since.entries {
                     state.unflushed.add(new);
@@ -114,11 +109,10 @@ impl Wal {
         }
     }
 
-    /// Has the manifest name only what is needed still, and returns its content; `is_flushed`: what retires is not needed.
+    /// Has the manifest name only what is needed still, and returns its content; `is_flushed`: retiring files are not needed.
     pub(super) fn release_flushed(&self, is_flushed: bool) -> Result<ManifestState, Error> {
         let state = self.state.lock();
-        let retiring = if is_flushed { &[][..] } else { &state.retiring };
-        let needed = state.ring.needed(retiring, &state.pending);
+        let needed = state.ring.needed(is_flushed, &state.pending);
         drop(state);
         let mut manifest = self.manifest.lock();
         manifest.release(self.files.storage(), &needed)
@@ -144,13 +138,11 @@ impl Wal {
 }
 
 /// Takes all that waits.
-fn begin(state: &mut State) -> (PendingFlushes, Vec<ClosedFile>) {
+fn begin(state: &mut State) -> PendingFlushes {
     state.is_flushing = true;
-    let lazy = std::mem::take(&mut state.unflushed);
-    let retired = state.ring.take_full();
-    state.retiring.clone_from(&retired);
+    state.ring.retire();
     (state.flush_bytes, state.flush_since, state.flush_rounds) = (0, None, 0);
-    (lazy, retired)
+    std::mem::take(&mut state.unflushed)
 }
 
 fn address(file: &SyncFile) -> usize {

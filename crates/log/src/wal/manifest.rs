@@ -88,16 +88,18 @@ impl Default for ManifestState {
 }
 
 /// The manifest file.
+#[derive(Default)]
 pub(crate) struct WalManifest {
-    path: PathBuf,
+    /// Where it is.
+    pub path: PathBuf,
     file: Option<Arc<SyncFile>>,
     /// Of the newer slot, which is synced.
     sequence: u64,
     slot: Option<u64>,
-    /// Content of that slot.
-    state: Option<ManifestState>,
+    /// Its content; `None` when it is absent or no slot is valid.
+    pub state: Option<ManifestState>,
     /// A slot fails its checksum.
-    is_damaged: bool,
+    pub is_damaged: bool,
 }
 
 impl WalManifest {
@@ -107,48 +109,32 @@ impl WalManifest {
     /// # Errors
     /// [`Error::Io`] when it is there and cannot be read.
     pub fn open(storage: &dyn Storage, journal: &Path, mode: OpenMode) -> Result<Self, Error> {
-        let path = path_of(journal);
-        let mut manifest = Self {
-            file: None,
-            sequence: 0,
-            slot: None,
-            state: None,
-            is_damaged: false,
-            path,
-        };
-        let file = match SyncFile::open(storage, &manifest.path, mode) {
+        let mut path = journal.as_os_str().to_owned();
+        path.push(".head");
+        let path = PathBuf::from(path);
+        let file = match SyncFile::open(storage, &path, mode) {
             Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
-                return Ok(manifest);
+                return Ok(Self {
+                    path,
+                    ..Self::default()
+                });
             }
             other => other?,
         };
         if mode == OpenMode::ReadWrite {
             let synced = file.file.forget_cached(0);
-            synced.map_err(|source| Error::io(IoOp::Sync, &manifest.path, source))?;
+            synced.map_err(|source| Error::io(IoOp::Sync, &path, source))?;
         }
         let slots = Slots::read::<SLOT_BYTES>(&*file.file, parse_slot);
-        let slots = slots.map_err(|source| Error::io(IoOp::Read, &manifest.path, source))?;
-        manifest.sequence = slots.sequence;
-        manifest.slot = slots.newest;
-        manifest.state = slots.last;
-        manifest.is_damaged = slots.is_damaged;
-        manifest.file = Some(file);
-        Ok(manifest)
-    }
-
-    /// Where it is.
-    pub fn path(&self) -> &Path {
-        &self.path
-    }
-
-    /// Its content; `None` when it is absent or no slot is valid.
-    pub fn state(&self) -> Option<&ManifestState> {
-        self.state.as_ref()
-    }
-
-    /// Whether a slot fails its checksum.
-    pub fn is_damaged(&self) -> bool {
-        self.is_damaged
+        let slots = slots.map_err(|source| Error::io(IoOp::Read, &path, source))?;
+        Ok(Self {
+            path,
+            file: Some(file),
+            sequence: slots.sequence,
+            slot: slots.newest,
+            state: slots.last,
+            is_damaged: slots.is_damaged,
+        })
     }
 
     /// Creates the file when it is absent, durable with its name. Its directory must exist.
@@ -159,14 +145,11 @@ impl WalManifest {
         if self.state.is_some() {
             return Ok(());
         }
-        let state = ManifestState::default();
-        self.set(
-            storage,
-            ManifestState {
-                data_dir_id,
-                ..state
-            },
-        )
+        let state = ManifestState {
+            data_dir_id,
+            ..ManifestState::default()
+        };
+        self.set(storage, state)
     }
 
     /// Replaces the content; durable when it returns.
@@ -233,13 +216,6 @@ impl WalManifest {
         self.set(storage, state.clone())?;
         Ok(state)
     }
-}
-
-/// `<journal>.head`.
-fn path_of(journal: &Path) -> PathBuf {
-    let mut name = journal.as_os_str().to_owned();
-    name.push(".head");
-    PathBuf::from(name)
 }
 
 fn to_bytes(sequence: u64, state: &ManifestState) -> Vec<u8> {

@@ -51,7 +51,7 @@ use manifest::{MOST_CLOSED, ManifestState, WalManifest};
 use parking_lot::{Condvar, Mutex};
 use pending::{Pending, ReplayChunk};
 use replay::ScanResult;
-use ring::{ClosedFile, Ring};
+use ring::Ring;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -108,8 +108,6 @@ struct State {
     flush_rounds: u32,
     /// A job syncs segments.
     is_flushing: bool,
-    /// The files that it will retire.
-    retiring: Vec<ClosedFile>,
     pending: Pending,
     buffer: Vec<u8>,
 }
@@ -277,19 +275,6 @@ impl Wal {
         }
     }
 
-    /// The batch at `place` of a log, from what was synced here and not in its segment yet. The system may have dropped that
-    /// from memory after a failed write-back: then only the WAL has it.
-    pub fn find(&self, log: LogId, place: &LogPosition) -> Option<(Header, Bytes)> {
-        let state = self.state.lock();
-        let mut files = state.ring.in_use();
-        files.extend(state.retiring.iter().map(|of| Arc::clone(&of.file)));
-        drop(state);
-        // A file that cannot be read does not hold it.
-        files
-            .iter()
-            .find_map(|file| replay::find(file, log, place).ok().flatten())
-    }
-
     /// Has another file made when none is ready and there may be one more; after a failure, a minute later.
     fn prepare(self: &Arc<Self>, ring: &mut Ring) {
         let now_ns = self.files.storage().monotonic_ns();
@@ -346,8 +331,14 @@ impl Wal {
 }
 
 impl UnsyncedBatches for Wal {
+    /// From frames whose segment is not synced yet. The system may have dropped the batch from memory after a failed write-back
+    /// of the segment: then only the WAL has it.
     fn find(&self, log: LogId, place: &LogPosition) -> Option<(Header, Bytes)> {
-        Self::find(self, log, place)
+        let files = self.state.lock().ring.in_use();
+        // A file that cannot be read does not hold it.
+        files
+            .iter()
+            .find_map(|file| replay::find(file, log, place).ok().flatten())
     }
 }
 
@@ -360,18 +351,9 @@ fn put_frames(
 ) -> Option<u32> {
     for writes in frames {
         let at = buffer.len();
-        let len = content_bytes(writes) as usize;
-        buffer.resize(at + FRAME_BYTES + len, 0);
-        let (head, content) = buffer
-            .get_mut(at..)
-            .and_then(|rest| rest.split_at_mut_checked(FRAME_BYTES))
-            .unwrap_or_default();
-        let mut rest = &mut *content;
-        for of in writes {
-            let (place, behind) = std::mem::take(&mut rest).split_at_mut(of.bytes());
-            of.copy_to(place).then_some(())?;
-            rest = behind;
-        }
+        buffer.resize(at + FRAME_BYTES, 0);
+        writes.iter().all(|of| of.put(buffer)).then_some(())?;
+        let (head, content) = buffer.get_mut(at..)?.split_at_mut_checked(FRAME_BYTES)?;
         link = format::frame(head, Kind::Batches, content, link, seed);
     }
     Some(link)
@@ -394,7 +376,7 @@ fn begin(
     let is_used = state.is_some() || !files.is_empty();
     let mut ring = Ring::new(files, next);
     if is_used {
-        let needed = ring.needed(&[], &pending);
+        let needed = ring.needed(false, &pending);
         match manifest.set(storage, needed.clone()) {
             Ok(()) => ring.release_old(options, storage, &pending, &needed),
             // All of them are needed until the manifest can be written.
@@ -409,7 +391,6 @@ fn begin(
         flush_since: None,
         flush_rounds: 0,
         is_flushing: false,
-        retiring: Vec::new(),
         pending,
         buffer: Vec::new(),
     };

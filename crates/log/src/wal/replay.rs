@@ -151,7 +151,7 @@ pub(crate) fn scan(
             }
         }
     }
-    let mut beside = check.damages(manifest.path(), &options.directory, &files);
+    let mut beside = check.damages(&manifest.path, &options.directory, &files);
     beside.append(&mut damages);
     Ok(ScanResult {
         pending,

@@ -91,6 +91,8 @@ pub(crate) struct Ring {
     ready: Vec<Arc<SyncFile>>,
     /// Segments have to be synced before these are recycled.
     full: Vec<ClosedFile>,
+    /// Files whose segments are being synced.
+    retiring: Vec<ClosedFile>,
     /// Of the last run; they may hold what a log still has to replay.
     old: Vec<WalFile>,
     /// Files that are in the ring or being made.
@@ -117,6 +119,7 @@ impl Ring {
             current: None,
             ready: Vec::new(),
             full: Vec::new(),
+            retiring: Vec::new(),
             old,
             count: 0,
             making: false,
@@ -231,26 +234,26 @@ impl Ring {
         }
     }
 
-    /// The files that segments hang on, but for those whose segments are being synced.
+    /// The files that hold batches of unsynced segments.
     pub fn in_use(&self) -> Vec<Arc<SyncFile>> {
         let current = self.current.iter().map(|current| &current.file);
-        let full = self.full.iter().map(|full| &full.file);
-        full.chain(current).map(Arc::clone).collect()
+        let closed = self.full.iter().chain(&self.retiring).map(|of| &of.file);
+        closed.chain(current).map(Arc::clone).collect()
     }
 
-    /// The files whose segments are about to be synced.
-    pub fn take_full(&mut self) -> Vec<ClosedFile> {
-        std::mem::take(&mut self.full)
+    /// The segments of the full files are about to be synced.
+    pub fn retire(&mut self) {
+        self.retiring.append(&mut self.full);
     }
 
-    /// They were: the files may be used again, once the head says so.
-    pub fn release(&mut self, files: Vec<ClosedFile>) {
-        self.ready.extend(files.into_iter().map(|of| of.file));
-    }
-
-    /// They were not.
-    pub fn keep_full(&mut self, files: Vec<ClosedFile>) {
-        self.full.extend(files);
+    /// They were synced and the manifest does not name the files: these may be used again. Or not.
+    pub fn retired(&mut self, is_synced: bool) {
+        let files = self.retiring.drain(..);
+        if is_synced {
+            self.ready.extend(files.map(|of| of.file));
+        } else {
+            self.full.extend(files);
+        }
     }
 
     /// Log numbers before the current one whose segments are not synced.
@@ -259,12 +262,12 @@ impl Ring {
         closed.filter(|position| position.end > 0)
     }
 
-    /// Which log numbers segments may not have: of this run those that are not ready, `retiring` included, of earlier ones those
-    /// with something that a log has yet to replay.
-    pub fn needed(&self, retiring: &[ClosedFile], pending: &Pending) -> ManifestState {
-        let retiring = retiring.iter().map(|of| of.position);
-        let full = self.full.iter().map(|full| full.position);
-        let closed: Vec<WalPosition> = full.chain(retiring).collect();
+    /// Log numbers that segments may not have: of this run those that are not ready, of earlier ones those with something that a
+    /// log has yet to replay. `is_flushed`: the segments of retiring files are synced.
+    pub fn needed(&self, is_flushed: bool, pending: &Pending) -> ManifestState {
+        let retiring = self.retiring.iter().filter(|_| !is_flushed);
+        let closed = self.full.iter().chain(retiring);
+        let closed: Vec<WalPosition> = closed.map(|of| of.position).collect();
         let current = self.current.iter().map(|current| current.of.number);
         let used = closed.iter().map(|of| of.number).chain(current);
         let old = self.old.iter().filter(|file| pending.is_in(&file.file));

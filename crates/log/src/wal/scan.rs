@@ -5,14 +5,11 @@
 //! earlier frame, from a misdirected write, is skipped.
 use super::format::{self, Batches, CUT_BYTES, Cut, FRAME_BYTES, FrameHead, Kind, PREAMBLE_BYTES};
 use super::replay::WalFile;
-use crate::io::disk::read_up_to;
-use crate::io::storage::StorageFile;
+use crate::io::window::FileWindow;
 use crate::segment::resync::find_magic;
 use bascule_record::MAGIC;
 use std::collections::HashSet;
 use std::io;
-
-const WINDOW: usize = 1 << 20;
 
 /// One step of a scan.
 #[derive(Debug)]
@@ -47,8 +44,7 @@ impl Content {
 
 /// Scans one file.
 pub(crate) struct Scan<'a> {
-    file: &'a dyn StorageFile,
-    len: u64,
+    window: FileWindow<'a>,
     position: u64,
     /// Where checksums begin.
     seed: u32,
@@ -58,7 +54,6 @@ pub(crate) struct Scan<'a> {
     seen: HashSet<u32>,
     /// Nothing led to the frame at the position: it may be a copy of a later one.
     is_resumed: bool,
-    window: Window,
     has_ended: bool,
     /// Nothing behind this position says that there were more frames.
     clean_end: Option<u64>,
@@ -69,14 +64,12 @@ impl<'a> Scan<'a> {
     pub fn new(file: &'a WalFile) -> Self {
         let link = file.preamble.map(|preamble| preamble.link);
         Self {
-            file: &*file.file.file,
-            len: file.len,
+            window: FileWindow::new(&*file.file.file, file.len),
             position: PREAMBLE_BYTES as u64,
             seed: link.unwrap_or_default(),
             link: link.unwrap_or_default(),
             seen: HashSet::new(),
             is_resumed: false,
-            window: Window::default(),
             has_ended: link.is_none(),
             clean_end: None,
         }
@@ -140,7 +133,7 @@ impl<'a> Scan<'a> {
     }
 
     /// Whether the frame at the position follows the one before it.
-    fn is_followed(&self) -> io::Result<bool> {
+    fn is_followed(&mut self) -> io::Result<bool> {
         let head = self.bytes(self.position, FRAME_BYTES)?;
         Ok(head.is_some_and(|head| format::link(&head) == self.link))
     }
@@ -175,7 +168,7 @@ impl<'a> Scan<'a> {
     }
 
     /// The head of a frame that the file has whole and whose checksum is right.
-    fn valid_head(&self, at: u64) -> io::Result<Option<FrameHead>> {
+    fn valid_head(&mut self, at: u64) -> io::Result<Option<FrameHead>> {
         let Some(bytes) = self.bytes(at, FRAME_BYTES)? else {
             return Ok(None);
         };
@@ -183,7 +176,7 @@ impl<'a> Scan<'a> {
             return Ok(None);
         };
         let content = at + FRAME_BYTES as u64;
-        if content + head.len as u64 > self.len {
+        if content + head.len as u64 > self.window.len {
             return Ok(None);
         }
         let covered = self.bytes(content, head.covered())?;
@@ -192,52 +185,25 @@ impl<'a> Scan<'a> {
     }
 
     /// The bytes at a position; `None` where the file does not have them.
-    fn bytes(&self, position: u64, len: usize) -> io::Result<Option<Vec<u8>>> {
-        if position + len as u64 > self.len {
-            return Ok(None);
-        }
-        let mut bytes = vec![0; len];
-        let read = read_up_to(self.file, &mut bytes, position)?;
-        Ok((read == len).then_some(bytes))
+    fn bytes(&mut self, position: u64, len: usize) -> io::Result<Option<Vec<u8>>> {
+        let bytes = self.window.bytes(position, len)?;
+        Ok((bytes.len() == len).then(|| bytes.to_vec()))
     }
 
-    /// The next position from `from` on that holds the magic of a batch or a cut.
+    /// The next position from `from` on that holds the magic of a batch or a cut. The window then begins with a head before it.
     fn next_magic(&mut self, from: u64) -> io::Result<Option<u64>> {
         let mut position = from;
-        while position + (CUT_BYTES as u64) <= self.len {
-            if let Some(rest) = self.window.from(position) {
-                if let Some(at) = find_magic(rest) {
-                    return Ok(Some(position + at as u64));
-                }
-                // A magic may lie across the end of the window.
-                position += (rest.len() - (MAGIC.len() - 1)) as u64;
-            }
-            self.window.position = position;
-            let rest = (self.len - position).min(WINDOW as u64);
-            self.window.bytes.resize(rest as usize, 0);
-            let read = read_up_to(self.file, &mut self.window.bytes, position)?;
-            self.window.bytes.truncate(read);
-            if read < CUT_BYTES {
+        loop {
+            let head = position - FRAME_BYTES as u64;
+            let bytes = self.window.rest(head, FRAME_BYTES + CUT_BYTES)?;
+            let Some(content) = bytes.get(FRAME_BYTES..).filter(|of| of.len() >= CUT_BYTES) else {
                 return Ok(None);
+            };
+            if let Some(at) = find_magic(content) {
+                return Ok(Some(position + at as u64));
             }
+            // A magic may lie across the end.
+            position += (content.len() - (MAGIC.len() - 1)) as u64;
         }
-        Ok(None)
-    }
-}
-
-/// Bytes of the file that were read in one piece.
-#[derive(Default)]
-struct Window {
-    position: u64,
-    bytes: Vec<u8>,
-}
-
-impl Window {
-    /// Its bytes from a position on, when they can hold a magic.
-    fn from(&self, position: u64) -> Option<&[u8]> {
-        let skipped = usize::try_from(position.checked_sub(self.position)?).ok()?;
-        self.bytes
-            .get(skipped..)
-            .filter(|rest| rest.len() >= MAGIC.len())
     }
 }

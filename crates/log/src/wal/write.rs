@@ -33,19 +33,19 @@ impl WalWrite {
         Arc::ptr_eq(&self.file, &next.file) && self.to == next.from
     }
 
-    /// Copies the batches to `content`, which has their size; false when they cannot be read.
-    pub fn copy_to(&self, content: &mut [u8]) -> bool {
-        let len = content.len();
-        if self.batches.iter().map(Bytes::len).sum::<usize>() != len {
-            return read_up_to(&*self.file.file, content, self.from).ok() == Some(len);
+    /// Adds the batches to `out`; false when they cannot be read.
+    pub fn put(&self, out: &mut Vec<u8>) -> bool {
+        let len = self.bytes();
+        if self.batches.iter().map(Bytes::len).sum::<usize>() == len {
+            self.batches.iter().for_each(|of| out.extend_from_slice(of));
+            return true;
         }
-        let mut rest = content;
-        for batch in &self.batches {
-            let (place, behind) = std::mem::take(&mut rest).split_at_mut(batch.len());
-            place.copy_from_slice(batch);
-            rest = behind;
-        }
-        true
+        let from = out.len();
+        out.resize(from + len, 0);
+        let read = out
+            .get_mut(from..)
+            .map(|to| read_up_to(&*self.file.file, to, self.from));
+        read.is_some_and(|read| read.ok() == Some(len))
     }
 }
 
