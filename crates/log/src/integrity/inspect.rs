@@ -2,11 +2,11 @@
 use super::Damage;
 use super::walk::walk;
 use crate::io::disk;
-use crate::io::storage::Storage;
+use crate::io::storage::{OpenMode, Storage};
 use crate::segment::epochs::EpochTable;
 use crate::segment::index;
 use crate::segment::scan::LogPosition;
-use crate::segment::segment_file::find_segment_files_to_read;
+use crate::segment::segment_file::find_segment_files;
 use crate::segment::segment_scan::SegmentScan;
 use crate::state::checkpoint::{self, Checkpoint};
 use crate::state::producers::Producers;
@@ -90,7 +90,7 @@ pub fn inspect(
     from: u64,
     most: usize,
 ) -> Result<LogView, Error> {
-    let sources = find_segment_files_to_read(storage, directory)?;
+    let sources = find_segment_files(storage, directory, OpenMode::Read)?;
     let known = quarantine::read(storage, directory, identity);
     let last = checkpoint::look(storage, directory, identity).and_then(|slots| slots.last);
     let producers = disk::read(storage, &directory.join("producers")).ok();

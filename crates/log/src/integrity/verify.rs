@@ -6,12 +6,12 @@ use super::walk::{Walked, walk};
 use super::{Damage, Fault};
 use crate::io::disk;
 use crate::io::file_names::segment_name;
-use crate::io::storage::Storage;
+use crate::io::storage::{OpenMode, Storage};
 use crate::segment::epochs::EpochTable;
 use crate::segment::index::{self, SparseIndex, Summary};
 use crate::segment::preamble::{FORMAT_VERSION, PREAMBLE_BYTES};
 use crate::segment::scan::LogPosition;
-use crate::segment::segment_file::{SegmentFile, find_segment_files_to_read, last_non_zero};
+use crate::segment::segment_file::{SegmentFile, find_segment_files, last_non_zero};
 use crate::segment::segment_scan::SegmentScan;
 use crate::state::checkpoint::{self, CHECKPOINT, Checkpoint};
 use crate::state::index_snapshot::IndexSnapshot;
@@ -102,7 +102,7 @@ impl Verified {
 /// # Errors
 /// [`Error::Absent`] when there is neither a segment nor a checkpoint; [`Error::Io`].
 pub fn verify(storage: &dyn Storage, directory: &Path, identity: LogId) -> Result<Verified, Error> {
-    let mut sources = find_segment_files_to_read(storage, directory)?;
+    let mut sources = find_segment_files(storage, directory, OpenMode::Read)?;
     let checkpoint = checkpoint::look(storage, directory, identity);
     if sources.is_empty() && checkpoint.is_none() {
         return Err(Error::Absent {

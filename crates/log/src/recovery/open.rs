@@ -14,6 +14,7 @@
 use crate::io::disk;
 use crate::io::file_names::base_offset_of;
 use crate::io::preallocate::Preallocation;
+use crate::io::storage::OpenMode;
 use crate::recovery::discover::{
     check_owner, check_version, drop_page_cache, finish_removal, foreign, has_removed, holds,
     mark_foreign, remove_half_rolled, tidy,
@@ -131,7 +132,7 @@ impl Log {
         committer: &Arc<GroupCommitter>,
     ) -> Result<(Self, Recovery), Error> {
         let storage = committer.files().storage();
-        let mut sources = find_segment_files(storage, directory)?;
+        let mut sources = find_segment_files(storage, directory, OpenMode::ReadWrite)?;
         sources.iter().try_for_each(check_version)?;
         let known = holds(storage, directory, CHECKPOINT)?;
         mark_foreign(&mut sources, identity, known)?;
@@ -196,7 +197,7 @@ impl Log {
             )?;
             segment.sync()?;
             disk::sync_directory(storage, directory)?;
-            sources = find_segment_files(storage, directory)?;
+            sources = find_segment_files(storage, directory, OpenMode::ReadWrite)?;
         }
         let wal = committer.sync_queue().wal();
         let wal = wal.filter(|wal| wal.serves(directory));

@@ -76,25 +76,18 @@ pub(crate) struct Segment {
 impl Segment {
     /// A segment without batches.
     pub fn new(files: &Arc<Files>, path: PathBuf, base_offset: u64, segment_bytes: u64) -> Self {
-        Self {
+        let summary = Summary {
             base_offset,
-            path,
-            files: Arc::clone(files),
-            file: ArcSwapOption::empty(),
-            used: AtomicBool::new(false),
-            writing: Mutex::new(None),
-            replaced: AtomicBool::new(false),
-            held_since: AtomicI64::new(files.storage().monotonic_ns()),
-            vacant: AtomicBool::new(false),
-            end: AtomicU64::new(PREAMBLE_BYTES),
-            next_offset: AtomicU64::new(base_offset),
-            records: AtomicU64::new(0),
-            first_timestamp: AtomicI64::new(NO_TIME),
-            last_timestamp: AtomicI64::new(NO_TIME),
-            lost_until: AtomicI64::new(NO_TIME),
-            starts_new_chain: AtomicBool::new(false),
-            index: SparseIndex::with_room(segment_bytes),
-        }
+            next_offset: base_offset,
+            end: PREAMBLE_BYTES,
+            records: 0,
+            first_timestamp: NO_TIME,
+            last_timestamp: NO_TIME,
+            chain: 0,
+            epoch: 0,
+        };
+        let index = SparseIndex::with_room(segment_bytes);
+        Self::from_summary(files, path, &summary, index)
     }
 
     /// A sealed segment described by its index file.

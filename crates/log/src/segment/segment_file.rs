@@ -59,23 +59,8 @@ pub(crate) fn read_preamble(source: &mut SegmentFile) -> Result<(), Error> {
     Ok(())
 }
 
-/// The segment files in order of their base offsets, opened for writing.
+/// The segment files in order of their base offsets.
 pub(crate) fn find_segment_files(
-    storage: &dyn Storage,
-    directory: &Path,
-) -> Result<Vec<SegmentFile>, Error> {
-    list_segment_files(storage, directory, OpenMode::ReadWrite)
-}
-
-/// As [`find_segment_files`], opened for reading.
-pub(crate) fn find_segment_files_to_read(
-    storage: &dyn Storage,
-    directory: &Path,
-) -> Result<Vec<SegmentFile>, Error> {
-    list_segment_files(storage, directory, OpenMode::Read)
-}
-
-pub(crate) fn list_segment_files(
     storage: &dyn Storage,
     directory: &Path,
     mode: OpenMode,

@@ -14,7 +14,7 @@ use crate::io::storage::{OpenMode, Storage};
 use crate::segment::epochs::EpochTable;
 use crate::segment::preamble::{PREAMBLE_BYTES, Preamble};
 use crate::segment::scan::LogPosition;
-use crate::segment::segment_file::{SegmentFile, find_segment_files_to_read};
+use crate::segment::segment_file::{SegmentFile, find_segment_files};
 use crate::segment::segment_scan::{SegmentScan, Step};
 use crate::state::checkpoint::{self, CHECKPOINT, Checkpoint, CheckpointFile};
 use crate::state::index_snapshot::INDEX_SNAPSHOT;
@@ -135,7 +135,7 @@ impl Repair<'_> {
     /// Renames segments of this log that have the name of another segment.
     fn rename(&mut self) -> Result<(), Error> {
         let mut wrong = Vec::new();
-        for source in find_segment_files_to_read(self.storage, self.directory)? {
+        for source in find_segment_files(self.storage, self.directory, OpenMode::Read)? {
             let mut bytes = [0; PREAMBLE_BYTES as usize];
             let read = disk::read_up_to(&*source.file, &mut bytes, 0).unwrap_or(0);
             let preamble = Preamble::read(bytes.get(..read).unwrap_or_default());
@@ -197,7 +197,7 @@ impl Repair<'_> {
 
     /// Removes `offset` and everything after it.
     fn cut(&mut self, offset: u64) -> Result<(), Error> {
-        let sources = find_segment_files_to_read(self.storage, self.directory)?;
+        let sources = find_segment_files(self.storage, self.directory, OpenMode::Read)?;
         let after = sources.partition_point(|source| source.base_offset <= offset);
         let Some(source) = after.checked_sub(1).and_then(|i| sources.get(i)) else {
             return Err(not_a_boundary(self.directory, offset, offset));

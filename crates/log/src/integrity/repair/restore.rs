@@ -4,7 +4,8 @@ use super::super::verify::verify;
 use super::{Repair, name_of};
 use crate::Error;
 use crate::io::file_names::base_offset_of;
-use crate::segment::segment_file::{SegmentFile, find_segment_files_to_read};
+use crate::io::storage::OpenMode;
+use crate::segment::segment_file::{SegmentFile, find_segment_files};
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -102,7 +103,7 @@ impl Repair<'_> {
             }
             Err(error) => return Err(error),
         };
-        let sources = find_segment_files_to_read(self.storage, backup)?;
+        let sources = find_segment_files(self.storage, backup, OpenMode::Read)?;
         let ends = sources.iter().skip(1).map(|source| source.base_offset);
         let ends: Vec<u64> = ends.chain([theirs.log_end]).collect();
         let last = sources.len();
