@@ -2,7 +2,7 @@
 
 # ruff: noqa: PLR0913 (a command has its options as parameters)
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, closing
 from typing import Annotated, Any, Final
 
@@ -14,8 +14,8 @@ from bascule.cli.connection import Connection, connected
 from bascule.cli.records.consume_loop import GroupReading, Limits, Printing, Reading, report_start
 from bascule.cli.records.pace import Pace
 from bascule.cli.records.positions import parse_start, parse_stop
-from bascule.cli.records.record_writer import RecordFormat, record_format, record_writer
-from bascule.client import Client, OffsetReset
+from bascule.cli.records.record_writer import RecordFormat, RecordWriter, record_format, record_writer
+from bascule.client import Client, OffsetReset, Subscription
 from bascule.client.tooling import Many
 from bascule.errors import UsageError
 
@@ -128,29 +128,35 @@ def consume(
     }
     printing = Printing(writer, pace, limits, is_late=form is RecordFormat.TABLE)
     if group is not None:
-        first = _group_start(start, stop, from_replica=from_replica)
+        shared["start"] = _group_start(start, stop, from_replica=from_replica)
         with connection.open() as client, closing(writer):
-            consumer = client.consumer(group, stream, start=first, commit_interval=None, **shared)
+            consumer = client.consumer(group, stream, commit_interval=None, **shared)
             with consumer:
                 GroupReading(consumer, printing, commits=commit).run()
         return
     begin, end = parse_start(start or ("latest" if reverse else "new")), parse_stop(stop)
     shared |= {"start": begin, "stop": end, "cursor": cursor, "reverse": reverse, "from_replica": from_replica}
-    with ExitStack() as stack:
-        client = stack.enter_context(connection.open())
+    with connection.open() as client:
         subscriptions = {
             number: client.subscribe(stream, partition=number, **shared)
             for number in _numbers(client, stream, partition)
         }
+        _read_partitions(subscriptions, Reading(client, stream, cursor if commit else None, printing), writer)
+
+
+def _read_partitions(subscriptions: Mapping[int, Subscription], reading: Reading, writer: RecordWriter) -> None:
+    with ExitStack() as stack:
         for subscription in subscriptions.values():
             stack.callback(subscription.close)
         many = Many(subscriptions)
         many.open()
         for number, subscription in subscriptions.items():
-            report_start(f"partition {number} of {stream}", begin, subscription, reverse=reverse)
+            options = subscription.reading
+            report_start(
+                f"partition {number} of {options.stream}", options.start, subscription, reverse=options.reverse
+            )
         # if opening fails, nothing is printed, not even an empty list
         stack.enter_context(closing(writer))
-        reading = Reading(client, stream, cursor if commit else None, printing)
         reading.run(many)
         writer.close()
         reading.commit()
