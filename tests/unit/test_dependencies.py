@@ -40,7 +40,7 @@ PURE = [
     "control/specs.py",
 ]
 
-CLIENT_ROOMS = ("_core", "producer", "consumer", "_sync", "sync", "aio", "tooling")
+CLIENT_ROOMS = ("_core", "producer", "consumer", "sync", "aio", "tooling")
 """Rooms of `bascule.client`: each imports from itself and from those before it."""
 
 CLI_ROOMS = (

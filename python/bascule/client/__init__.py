@@ -7,6 +7,16 @@ ones are awaited. Neither imports any code of the broker.
 """
 
 from bascule.client._core.batch import Batch
+from bascule.client._core.calls.details import (
+    BrokerDetails,
+    Check,
+    CursorEntry,
+    Damage,
+    GroupDetails,
+    GroupMember,
+    PartitionDetails,
+    StreamDetails,
+)
 from bascule.client._core.consumer_core import GroupStart
 from bascule.client._core.consumer_flow import OnChange
 from bascule.client._core.cursors import group_cursor
@@ -31,16 +41,6 @@ from bascule.client._core.types import (
     Stop,
     Stream,
     SubjectReceipt,
-)
-from bascule.client._sync.details import (
-    BrokerDetails,
-    Check,
-    CursorEntry,
-    Damage,
-    GroupDetails,
-    GroupMember,
-    PartitionDetails,
-    StreamDetails,
 )
 from bascule.client.aio import AsyncClient, AsyncConsumer, AsyncProducer, AsyncSubscription, connect_async
 from bascule.client.consumer import Consumer

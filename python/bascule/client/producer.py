@@ -25,6 +25,8 @@ OnAck: TypeAlias = Callable[[list[Receipt]], object]
 UNPUBLISHED: Final = "and the remaining records of the producer could not be published: {}"
 """Note of an exception that leaves the context of a producer."""
 
+MOST_RECORDS: Final = 50_000
+"""Maximum number of records of one call into the native core."""
 BATCH_BYTES: Final = 16 << 20
 """Approximate size, in bytes, at which a batch is closed."""
 
@@ -59,7 +61,14 @@ class Producer:
         most: tuple[int, int],
         on_ack: OnAck | None,
     ) -> None:
-        """Use `Client.producer`."""
+        """Use `Client.producer`.
+
+        Raises:
+            UsageError: code `invalid_argument`: a number out of range.
+        """
+        _check_bound("batch_records", batch_records, MOST_RECORDS)
+        _check_bound("max_in_flight", most[0])
+        _check_bound("max_in_flight_bytes", most[1])
         self._make: Final = make
         self._publish: Final = publish
         self._choose: Final = choose
@@ -352,3 +361,9 @@ class Producer:
                 future.set_exception(failure)
         if self.on_ack is not None and failure is None and places:
             self.on_ack(receipts(places))
+
+
+def _check_bound(name: str, value: int, most: int | None = None) -> None:
+    if value < 1 or (most is not None and value > most):
+        bound = "1 or more" if most is None else f"1 to {most}"
+        raise UsageError("invalid_argument", f"{name} is {bound}, not {value}")

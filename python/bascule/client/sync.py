@@ -7,20 +7,24 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import Self
 
+from bascule.client._core import requests
 from bascule.client._core.address import RECONNECT_S, connection_pool
+from bascule.client._core.calls.administration import Administration
+from bascule.client._core.calls.details import Details
+from bascule.client._core.calls.positions import Positions
+from bascule.client._core.calls.publishing import Publishing
 from bascule.client._core.connection_pool import MAX_IN_FLIGHT, ConnectionPool
 from bascule.client._core.consumer_core import ConsumerConfig, ConsumerCore, GroupStart
 from bascule.client._core.consumer_flow import Callbacks, OnChange
 from bascule.client._core.deadline import Deadline
+from bascule.client._core.partitioning import check_choice
+from bascule.client._core.pipelined_publish import Outgoing
 from bascule.client._core.reading import Reading
 from bascule.client._core.subscription import Subscription
 from bascule.client._core.tls import Tls
-from bascule.client._core.types import OffsetReset, Start, Stop
-from bascule.client._sync.administration import Administration
-from bascule.client._sync.details import Details
-from bascule.client._sync.positions import Positions
-from bascule.client._sync.publishing import Publishing
+from bascule.client._core.types import Ack, OffsetReset, PartitionChoice, Start, Stop
 from bascule.client.consumer import Consumer
+from bascule.client.producer import OnAck, Producer
 
 __all__ = ["Client", "connect", "opened"]
 
@@ -52,6 +56,54 @@ class Client(Administration, Positions, Publishing, Details):
     def close(self) -> None:
         """Close the connections. Idempotent; later calls raise `closed`. Close producers first."""
         self._pool.close()
+
+    def producer(
+        self,
+        stream: str,
+        *,
+        partition: PartitionChoice = None,
+        ack: Ack = "leader",
+        batch_records: int = 32_768,
+        max_in_flight: int = 131_072,
+        max_in_flight_bytes: int = 64 << 20,
+        timeout: float | None = None,
+        on_ack: OnAck | None = None,
+    ) -> Producer:
+        """Publishes in the background, in order: `with client.producer("orders") as producer: producer.send(b"…")`.
+
+        Args:
+            stream: name of the stream.
+            partition: as for `publish`, applied to each record.
+            ack: which acknowledgement to wait for.
+            batch_records: maximum number of records of a batch, 1 to 50,000. There is no linger time: the records that
+                arrived while the previous batch was published form the next one.
+            max_in_flight: maximum number of unacknowledged records, 1 or more; at this number `send` waits.
+            max_in_flight_bytes: the same in bytes, 1 or more; a larger record is sent alone.
+            timeout: seconds for each batch; `None` = the client's.
+            on_ack: called with the receipts of each batch, in order, in the producer's thread. The next `send`, `flush`
+                or `close` raises its exception.
+
+        Raises:
+            UsageError: code `invalid_argument`: a number out of range.
+        """
+        check_choice(partition)
+        requests.ack_policy(ack)
+
+        def make() -> Outgoing:
+            return self._maker(stream, partition, ack, self._deadline(timeout), may_be_old=True)()
+
+        def publish(batch: Outgoing) -> None:
+            self._refresh(stream, partition, self._deadline(timeout))
+            self._publish(stream, batch, ack, self._deadline(timeout))
+
+        return Producer(
+            make=make,
+            publish=publish,
+            choose=partition if callable(partition) else None,
+            batch_records=batch_records,
+            most=(max_in_flight, max_in_flight_bytes),
+            on_ack=on_ack,
+        )
 
     def subscribe(
         self,

@@ -1,1 +1,1 @@
-"""The base classes of the synchronous client, one for each kind of call."""
+"""The base classes of the client, one for each kind of call."""

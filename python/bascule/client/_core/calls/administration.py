@@ -1,4 +1,4 @@
-"""Calls of the synchronous client about streams, partitions and brokers."""
+"""Calls of the client about streams, partitions and brokers."""
 
 # ruff: noqa: PLR0913 (everything but the subject of a call is keyword-only)
 
@@ -7,12 +7,12 @@ from contextlib import contextmanager
 from typing import Final
 
 from bascule.client._core import requests
+from bascule.client._core.calls.details import Details, StreamDetails
+from bascule.client._core.calls.existing import asks_for_details, asks_for_something, mismatch
 from bascule.client._core.deadline import Deadline
 from bascule.client._core.requests import StreamOptions
 from bascule.client._core.routes import PartitionPlace
 from bascule.client._core.types import Ack, Broker, Content, Headers, Partition, Purged, Stream, SubjectReceipt
-from bascule.client._sync.details import Details, StreamDetails
-from bascule.client._sync.existing import asks_for_details, asks_for_something, mismatch
 from bascule.errors import BrokerError, StateError
 
 __all__ = ["Administration"]

@@ -1,4 +1,4 @@
-"""Calls of the synchronous client that extend Liftbridge; only a Bascule broker supports them."""
+"""Calls of the client that extend Liftbridge; only a Bascule broker supports them."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -8,11 +8,11 @@ from typing import Any, Final, Self
 from bascule._admin_pb import message as admin
 from bascule._liftbridge_pb import message
 from bascule.client._core import cursors, requests
+from bascule.client._core.calls.unary import Calls
 from bascule.client._core.deadline import Deadline
 from bascule.client._core.reading import Reading
 from bascule.client._core.routes import CURSORS, CursorPlace
 from bascule.client._core.subscription import Subscription
-from bascule.client._sync.calls import Calls
 
 __all__ = [
     "BrokerDetails",

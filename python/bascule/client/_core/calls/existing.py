@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 from typing import Any, Final
 
+from bascule.client._core.calls.details import StreamDetails
 from bascule.client._core.requests import StreamOptions
 from bascule.client._core.types import Stream
-from bascule.client._sync.details import StreamDetails
 from bascule.errors import BrokerError, error
 
 __all__ = ["asks_for_details", "asks_for_something", "mismatch"]

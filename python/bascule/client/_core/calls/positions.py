@@ -1,9 +1,9 @@
-"""Calls of the synchronous client about stored positions and consumer groups."""
+"""Calls of the client about stored positions and consumer groups."""
 
 from bascule.client._core import cursors, requests
+from bascule.client._core.calls.unary import Calls
 from bascule.client._core.routes import CursorPlace
 from bascule.client._core.types import Group
-from bascule.client._sync.calls import Calls
 
 __all__ = ["Positions"]
 

@@ -1,4 +1,4 @@
-"""Calls of the synchronous client that publish."""
+"""Calls of the client that publish."""
 
 # ruff: noqa: PLR0913 (everything but the subject of a call is keyword-only)
 
@@ -9,6 +9,7 @@ from typing import Final
 
 from bascule import engine
 from bascule.client._core import requests
+from bascule.client._core.calls.unary import Calls
 from bascule.client._core.columns import Columns
 from bascule.client._core.connection_pool import ConnectionPool
 from bascule.client._core.deadline import Deadline
@@ -17,14 +18,10 @@ from bascule.client._core.pipelined_publish import Outgoing, publish_in_parts
 from bascule.client._core.routes import PartitionPlace
 from bascule.client._core.sessions import Sessions
 from bascule.client._core.types import Ack, Content, Headers, PartitionChoice, Receipt
-from bascule.client._sync.calls import Calls
-from bascule.client.producer import OnAck, Producer
 from bascule.errors import BrokerError, UsageError
 
 __all__ = ["Publishing"]
 
-MOST_RECORDS: Final = 50_000
-"""Maximum number of records of one call into the native core."""
 PART_RECORDS: Final = 8_192
 """Number of records of one part of a longer list."""
 
@@ -84,10 +81,7 @@ class Publishing(Calls):
             UnavailableError: it could not be sent in time.
         """
         check_choice(partition)
-        expected = -1 if expected_offset is None else requests.check_offset("expected_offset", expected_offset)
-        if expected_offset is not None and not isinstance(partition, int):
-            text = f"expected_offset {expected_offset} is an offset of one partition: pass partition with its number"
-            raise UsageError("invalid_argument", text, {"expected_offset": expected_offset})
+        expected = _checked_expected(expected_offset, partition)
         deadline = self._deadline(timeout)
         if isinstance(partition, int):
             number = partition
@@ -171,62 +165,6 @@ class Publishing(Calls):
         parts = map(framed, (slice(begin, begin + PART_RECORDS) for begin in begins))
         return publish_in_parts(parts, lambda batch: self._publish(stream, batch, ack, deadline))
 
-    def producer(
-        self,
-        stream: str,
-        *,
-        partition: PartitionChoice = None,
-        ack: Ack = "leader",
-        batch_records: int = 32_768,
-        max_in_flight: int = 131_072,
-        max_in_flight_bytes: int = 64 << 20,
-        timeout: float | None = None,
-        on_ack: OnAck | None = None,
-    ) -> Producer:
-        """Publishes in the background, in order: `with client.producer("orders") as producer: producer.send(b"…")`.
-
-        Args:
-            stream: name of the stream.
-            partition: as for `publish`, applied to each record.
-            ack: which acknowledgement to wait for.
-            batch_records: maximum number of records of a batch, 1 to 50,000. There is no linger time: the records that
-                arrived while the previous batch was published form the next one.
-            max_in_flight: maximum number of unacknowledged records, 1 or more; at this number `send` waits.
-            max_in_flight_bytes: the same in bytes, 1 or more; a larger record is sent alone.
-            timeout: seconds for each batch; `None` = the client's.
-            on_ack: called with the receipts of each batch, in order, in the producer's thread. The next `send`, `flush`
-                or `close` raises its exception.
-
-        Raises:
-            UsageError: code `invalid_argument`: a number out of range.
-        """
-        check_choice(partition)
-        requests.ack_policy(ack)
-        for name, value, most in (
-            ("batch_records", batch_records, MOST_RECORDS),
-            ("max_in_flight", max_in_flight, None),
-            ("max_in_flight_bytes", max_in_flight_bytes, None),
-        ):
-            if value < 1 or (most is not None and value > most):
-                bound = "1 or more" if most is None else f"1 to {most}"
-                raise UsageError("invalid_argument", f"{name} is {bound}, not {value}")
-
-        def make() -> Outgoing:
-            return self._maker(stream, partition, ack, self._deadline(timeout), may_be_old=True)()
-
-        def publish(batch: Outgoing) -> None:
-            self._refresh(stream, partition, self._deadline(timeout))
-            self._publish(stream, batch, ack, self._deadline(timeout))
-
-        return Producer(
-            make=make,
-            publish=publish,
-            choose=partition if callable(partition) else None,
-            batch_records=batch_records,
-            most=(max_in_flight, max_in_flight_bytes),
-            on_ack=on_ack,
-        )
-
     def _maker(
         self, stream: str, choice: PartitionChoice, ack: Ack, deadline: Deadline, *, may_be_old: bool = False
     ) -> Callable[[], Outgoing]:
@@ -280,6 +218,21 @@ class Publishing(Calls):
             if failure.code in _MISSING:
                 self._partitioning.forget(stream)
             raise
+
+
+def _checked_expected(expected: int | None, partition: PartitionChoice) -> int:
+    """The expected offset of a record as the native core takes it: −1 = any.
+
+    Raises:
+        UsageError: code `invalid_argument`.
+    """
+    if expected is None:
+        return -1
+    offset = requests.check_offset("expected_offset", expected)
+    if not isinstance(partition, int):
+        text = f"expected_offset {expected} is an offset of one partition: pass partition with its number"
+        raise UsageError("invalid_argument", text, {"expected_offset": expected})
+    return offset
 
 
 def _raise_first(
