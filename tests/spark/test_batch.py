@@ -12,7 +12,7 @@ from harness import Streams
 
 pytestmark = pytest.mark.spark
 
-ALL = "partition,offset,timestamp,subject,key,value,stream,incarnation,headers,reply,id,origin_time"
+ALL = "partition,offset,timestamp,subject,key,value,stream,incarnation,headers,reply,id,origin_time,timestamp_ns"
 
 
 def read(spark: Any, streams: Streams, **options: Any) -> Any:
@@ -65,6 +65,8 @@ def test_every_column_can_be_read_by_source_and_scan(spark: Any, streams: Stream
         assert (second.headers, second.reply, second.id, second.origin_time) == ([], None, None, None)
         assert first.origin_time.year == 2020
         assert (first.stream, first.incarnation) == ("s", 1)
+        assert abs(first.timestamp_ns / 1e9 - first.timestamp.timestamp()) < 1e-5
+        assert first.timestamp_ns < second.timestamp_ns
 
 
 def test_the_incarnation_can_be_read_alone_and_differs_for_each_stream(spark: Any, streams: Streams) -> None:

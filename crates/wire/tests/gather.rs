@@ -66,6 +66,7 @@ struct Row {
     reply: Option<String>,
     id: Option<Vec<u8>>,
     origin_time: Option<i64>,
+    timestamp_ns: i64,
 }
 
 impl Row {
@@ -96,6 +97,7 @@ impl Row {
             reply: Some(record.reply.clone()).filter(|reply| !reply.is_empty()),
             id: Some(record.id.to_be_bytes().to_vec()).filter(|_| record.id != 0),
             origin_time: record.origin_time.map(|time| time.div_euclid(1000)),
+            timestamp_ns: record.timestamp,
         }
     }
 
@@ -127,6 +129,7 @@ impl Row {
             reply: text(8),
             id: ids.is_valid(row).then(|| ids.value(row).to_vec()),
             origin_time: origins.is_valid(row).then(|| origins.value(row)),
+            timestamp_ns: rows.column(11).as_primitive::<Int64Type>().value(row),
         }
     }
 

@@ -22,6 +22,7 @@ TYPES: Final = {
     "reply": "string",
     "id": "binary",
     "origin_time": "timestamp",
+    "timestamp_ns": "bigint NOT NULL",
 }
 """Spark's type of each column, in DDL."""
 

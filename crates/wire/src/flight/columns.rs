@@ -21,6 +21,7 @@ pub(crate) enum Gathering {
     Stream(Arc<str>),
     Offset(Vec<i64>),
     Timestamp(Vec<i64>),
+    TimestampNs(Vec<i64>),
     Subject {
         own: Arc<str>,
         subjects: Varied,
@@ -51,6 +52,7 @@ impl Gathering {
             Column::Stream => Self::Stream(stream.clone()),
             Column::Offset => Self::Offset(Vec::new()),
             Column::Timestamp => Self::Timestamp(Vec::new()),
+            Column::TimestampNs => Self::TimestampNs(Vec::new()),
             Column::Subject => Self::Subject {
                 own: subject.clone(),
                 subjects: Varied::default(),
@@ -76,7 +78,8 @@ impl Gathering {
             Self::Partition(_) => 0,
             Self::Stream(name) => name.len() * (to - from),
             Self::Offset(offsets) => append_offsets(offsets, batch, from, to),
-            Self::Timestamp(times) => append_timestamps(times, batch, from, to),
+            Self::Timestamp(times) => append_timestamps(times, batch, from, to, micros),
+            Self::TimestampNs(times) => append_timestamps(times, batch, from, to, |nanos| nanos),
             Self::Subject { own, subjects } => subjects.append_subjects(batch, own, from, to),
             Self::Key(keys) => keys.append_filled(batch.keys(), from, to),
             Self::Value(values) => values.append_values(batch, from, to),
@@ -96,7 +99,9 @@ impl Gathering {
                 names.append_text(name, rows);
                 names.finish_text()?
             }
-            Self::Offset(offsets) => Arc::new(Int64Array::from(take(offsets))),
+            Self::Offset(column) | Self::TimestampNs(column) => {
+                Arc::new(Int64Array::from(take(column)))
+            }
             Self::Timestamp(times) => {
                 Arc::new(TimestampMicrosecondArray::from(take(times)).with_timezone(UTC))
             }
@@ -134,13 +139,20 @@ fn append_offsets(offsets: &mut Vec<i64>, batch: &Batch, from: usize, to: usize)
     8 * (to - from)
 }
 
-fn append_timestamps(times: &mut Vec<i64>, batch: &Batch, from: usize, to: usize) -> usize {
+/// `convert`: the unit of the column, from ns.
+fn append_timestamps(
+    times: &mut Vec<i64>,
+    batch: &Batch,
+    from: usize,
+    to: usize,
+    convert: impl Fn(i64) -> i64,
+) -> usize {
     let base = batch.header().base_timestamp;
     match batch.timestamp_deltas() {
         Some(deltas) => {
-            times.extend(u32s(deltas, from, to).map(|delta| micros(base + i64::from(delta))));
+            times.extend(u32s(deltas, from, to).map(|delta| convert(base + i64::from(delta))));
         }
-        None => times.resize(times.len() + (to - from), micros(base)),
+        None => times.resize(times.len() + (to - from), convert(base)),
     }
     8 * (to - from)
 }

@@ -13,6 +13,7 @@
 //! | `reply` | utf8 | yes | NATS reply subject |
 //! | `id` | fixed\_size\_binary\[16\] | yes | message id, most significant byte first |
 //! | `origin_time` | timestamp\[us, UTC\] | yes | time at the origin, rounded down |
+//! | `timestamp_ns` | int64 | no | `timestamp` in ns since 1970, not rounded |
 //!
 //! The first six are the default, in this order. The types are Spark's own, so that its reader takes the batches as they are.
 use arrow_schema::{DataType, Field, Fields, Schema, SchemaRef, TimeUnit};
@@ -43,6 +44,8 @@ pub enum Column {
     Id,
     /// Time at the origin.
     OriginTime,
+    /// Receipt time in ns.
+    TimestampNs,
 }
 
 impl Column {
@@ -57,7 +60,7 @@ impl Column {
     ];
 
     /// All columns, the default ones first.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::Partition,
         Self::Offset,
         Self::Timestamp,
@@ -69,6 +72,7 @@ impl Column {
         Self::Reply,
         Self::Id,
         Self::OriginTime,
+        Self::TimestampNs,
     ];
 
     /// Its name in the schema.
@@ -85,6 +89,7 @@ impl Column {
             Self::Reply => "reply",
             Self::Id => "id",
             Self::OriginTime => "origin_time",
+            Self::TimestampNs => "timestamp_ns",
         }
     }
 
@@ -97,7 +102,7 @@ impl Column {
     pub fn field(self) -> Field {
         let (kind, nullable) = match self {
             Self::Partition => (DataType::Int32, false),
-            Self::Offset => (DataType::Int64, false),
+            Self::Offset | Self::TimestampNs => (DataType::Int64, false),
             Self::Timestamp => (timestamp_type(), false),
             Self::Subject | Self::Stream => (DataType::Utf8, false),
             Self::Key | Self::Value => (DataType::Binary, true),
@@ -273,7 +278,7 @@ mod tests {
             .map(drop)
             .map_err(|error| error.to_string());
         let expected = "no column is named \"vaule\"; there are partition, offset, timestamp, subject, key, value, stream, headers, \
-                        reply, id, origin_time";
+                        reply, id, origin_time, timestamp_ns";
         assert_eq!(error, Err(expected.to_owned()));
         assert_eq!(
             Projection::named(&["key", "key"]),
