@@ -1,11 +1,14 @@
 """A data plane without a control plane: tests create streams directly, and so control incarnations and retention."""
 
 import json
+import re
 import shutil
+from collections import Counter
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 from typing import Any
+from urllib.request import urlopen
 
 from bascule.engine import Engine
 
@@ -24,6 +27,7 @@ class Streams:
         self.engine = self._open()
         self.port = self.engine.bind("127.0.0.1", 0)
         self.engine.listen()
+        self._metrics_port = self.engine.serve_http("127.0.0.1", 0, {"partitions": False, "groups": False})
         self.engine.set_serving(True)
         self.address = f"127.0.0.1:{self.port}"
         self._version = 0
@@ -70,6 +74,7 @@ class Streams:
             self._publish(name)
         self.port = self.engine.bind("127.0.0.1", self.port)
         self.engine.listen()
+        self._metrics_port = self.engine.serve_http("127.0.0.1", 0, {"partitions": False, "groups": False})
         self.engine.set_serving(True)
 
     def create(self, name: str, partitions: int = 1, **settings: Any) -> None:
@@ -99,6 +104,16 @@ class Streams:
         batch = pa.RecordBatch.from_pydict(arrays)
         command = {"stream": name, "partition": partition}
         return put_batches(self.address, command, [batch])[0]["base_offset"]
+
+    def calls(self) -> dict[str, int]:
+        """Calls that clients made so far and that have ended, by method, as the broker's metrics count them."""
+        with urlopen(f"http://127.0.0.1:{self._metrics_port}/metrics", timeout=10) as answer:
+            text = answer.read().decode()
+        found = re.findall(r'^bascule_calls_total\{[^}]*method="(\w+)"[^}]*\} (\d+)', text, re.MULTILINE)
+        counts: Counter[str] = Counter()
+        for method, count in found:
+            counts[method] += int(count)
+        return dict(counts)
 
     def position(self, name: str, partition: int = 0) -> tuple[int, int]:
         """Log start and high watermark."""

@@ -2,6 +2,7 @@ import time
 
 import pytest
 from bascule.errors import UsageError
+from bascule.spark import driver
 from bascule.spark.columns import DEFAULT
 from bascule.spark.options import SOURCE, parse_options
 from bascule.spark.positions import EARLIEST, LATEST, Position
@@ -140,7 +141,7 @@ def test_times_without_a_zone_are_read_in_that_of_the_option(zone: str, hour_utc
 
 def test_a_time_without_a_zone_is_rejected_if_the_session_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SPARK_PYTHON_RUNTIME", "PYTHON_WORKER")
-    monkeypatch.delenv("PYSPARK_BASCULE_ZONE", raising=False)
+    monkeypatch.delenv(driver.VARIABLE, raising=False)
     with pytest.raises(UsageError, match=r"startingTimestamp: the time names no zone.*set the option timeZone"):
         parse_options({"stream": "s", "startingTimestamp": "2026-11-25 01:19"})
 

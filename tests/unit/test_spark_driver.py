@@ -1,10 +1,10 @@
-"""The socket on which planners ask for the zone of a session."""
+"""The socket on which planners ask the driver."""
 
 import tempfile
 from pathlib import Path
 
 import pytest
-from bascule.spark import zones
+from bascule.spark import driver
 
 
 @pytest.mark.parametrize("length", [10, 150])
@@ -14,9 +14,10 @@ def test_planners_are_answered_whatever_the_length_of_tmpdir(
     folder = tmp_path / ("a" * length)
     folder.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(folder))
-    monkeypatch.setenv(zones.VARIABLE, "")
+    monkeypatch.setenv(driver.VARIABLE, "")
 
-    answering = zones.Answering()
-    answering.zone = lambda: "Europe/Berlin"
+    answering = driver.Answering()
+    answering.answers["zone"] = lambda: "Europe/Berlin"
 
-    assert zones.ask() == "Europe/Berlin"
+    assert driver.ask("zone") == "Europe/Berlin"
+    assert driver.ask("weather") == ""

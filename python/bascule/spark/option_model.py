@@ -19,6 +19,7 @@ from bascule.errors import UsageError
 from bascule.spark.usage import nearest, usage
 
 T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
 Only = Literal["", "batch", "stream"]
 
 FIRST_VERSION: Final = "0.1"
@@ -32,7 +33,7 @@ CATALOG_PROPERTIES: Final = frozenset(
 
 
 @dataclass(frozen=True, kw_only=True)
-class Option(Generic[T]):
+class Option(Generic[T_co]):
     """One option.
 
     Attributes:
@@ -51,14 +52,14 @@ class Option(Generic[T]):
     name: str
     kind: str
     meaning: str
-    parse: Callable[[str], T]
+    parse: Callable[[str], T_co]
     default: str | None = None
     unset: str = "unset"
     range: str = ""
     only: Only = ""
     since: str = FIRST_VERSION
 
-    def read(self, text: str) -> T:
+    def read(self, text: str) -> T_co:
         """The value of `text`.
 
         Raises:

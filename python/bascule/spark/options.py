@@ -1,6 +1,5 @@
 """The options of the source: declarations, and checks of those that depend on each other."""
 
-import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -8,17 +7,15 @@ from typing import Any, Final, Literal, cast
 
 from bascule._json import load_json
 from bascule.spark.columns import DEFAULT as DEFAULT_COLUMNS
-from bascule.spark.columns import parse_columns
+from bascule.spark.columns import TYPES, parse_columns
 from bascule.spark.connection_options import ADDRESS, CONNECTION, NAMESPACE, REQUEST_TIMEOUT_MS, RETRY_DEADLINE_MS
 from bascule.spark.kafka_names import kafka_advice
 from bascule.spark.option_model import Given, OptionSet, choice, duration, number, parsed, size, text
 from bascule.spark.planning import Packing
 from bascule.spark.positions import EARLIEST, LATEST, Positions, parse_offsets, parse_times
+from bascule.spark.slots import current_slots
 from bascule.spark.usage import usage
 from bascule.spark.zones import parse_zone, zone_of
-
-SLOTS_VARIABLE: Final = "PYSPARK_BASCULE_SLOTS"
-"""Environment variable with the number of concurrent tasks, for planners; `bascule.spark.session` sets it."""
 
 
 def _names(given: str) -> tuple[str, ...]:
@@ -82,7 +79,13 @@ ASSIGN: Final = parsed("assign", 'partitions: `{"stream": [0, 1]}`', "JSON", _as
 SUBJECT: Final = text(
     "subject", "only records whose subject matches, with `*` and `>` as in NATS; the broker applies it"
 )
-COLUMNS: Final = parsed("columns", "columns, in order", "names", parse_columns, default=",".join(DEFAULT_COLUMNS))
+COLUMNS: Final = parsed(
+    "columns",
+    f"columns, in order; there are {', '.join(TYPES)}",
+    "names",
+    parse_columns,
+    default=",".join(DEFAULT_COLUMNS),
+)
 STARTING_OFFSETS: Final = parsed(
     "startingOffsets",
     "where a new query begins: `earliest`, `latest`, `-N` for the last N records of each partition, or JSON by stream "
@@ -162,7 +165,12 @@ MAX_RECORDS: Final = number(
     "maxRecordsPerPartition", "most offsets of one task; goes before maxPartitions", least=1, unset="no limit"
 )
 LONG_POLL_MS: Final = number(
-    "longPollMs", "how long an idle micro-batch waits at the broker, in ms", default="500", most=60_000, only="stream"
+    "longPollMs",
+    "how long an idle micro-batch waits at the broker, in ms: a query with several sources waits for each of them, and "
+    "one that waits less than 350 asks an idle broker more than 3 times a second",
+    default="500",
+    most=60_000,
+    only="stream",
 )
 
 SOURCE: Final = OptionSet(
@@ -318,7 +326,7 @@ def _limits(options: Given) -> Limits:
 
 def _packing(options: Given) -> Packing:
     packing = Packing(
-        slots=default_slots(),
+        slots=current_slots(),
         min_partitions=options.get(MIN_PARTITIONS) or 0,
         max_partitions=options.get(MAX_PARTITIONS) or 0,
         max_records=options.get(MAX_RECORDS) or 0,
@@ -326,9 +334,3 @@ def _packing(options: Given) -> Packing:
     if packing.max_partitions and packing.min_partitions > packing.max_partitions:
         raise usage(f"minPartitions {packing.min_partitions} is above maxPartitions {packing.max_partitions}")
     return packing
-
-
-def default_slots() -> int:
-    """Number of concurrent tasks: as set by the session, else the number of processors."""
-    said = os.environ.get(SLOTS_VARIABLE, "")
-    return int(said) if said.isdigit() and int(said) > 0 else os.cpu_count() or 2

@@ -7,6 +7,7 @@ tasks and never sees what the first one learned, so `read` needs its partition a
 import logging
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
@@ -28,6 +29,7 @@ from bascule.spark.history import compare, deleted_streams, valid_mark
 from bascule.spark.offsets import Key, Mark, Marks, Predecessor, from_document, ranges, to_document
 from bascule.spark.options import Limits, SourceOptions
 from bascule.spark.planning import plan
+from bascule.spark.polling import ended_partitions, poll, timed_partitions, waiting_request
 from bascule.spark.reading import broker_of, read_ranges
 from bascule.spark.resolving import (
     ask_matching,
@@ -42,6 +44,8 @@ from bascule.spark.resolving import (
     start_of,
 )
 from bascule.spark.sentences import sentence_first
+from bascule.spark.slots import current_slots
+from bascule.spark.waiting import missing_offsets, wait_ms, wake_offsets
 
 logger = logging.getLogger("bascule.spark")
 
@@ -62,6 +66,9 @@ class BasculeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._latest: dict[str, Any] | None = None
         self._target: dict[Key, int] | None = None
         self._is_checked = False
+        self._appeared: dict[Key, Mark] = {}
+        self._wake: dict[Key, int] = {}
+        self._timed: frozenset[Key] = frozenset()
 
     # -- positions --------------------------------------------------------------------------------------------------
     @sentence_first()
@@ -85,26 +92,29 @@ class BasculeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 created again, a log was replaced by an older copy or lost its end.
         """
         before, _ = from_document(start, self._options.namespace)
-        statuses = self._poll(before)
+        limits = _NO_LIMITS if isinstance(limit, ReadAllAvailable) else self._options.limits
+        statuses = self._poll(before, limits)
         deleted = deleted_streams(self._options, before, statuses)
         self._check_ends(statuses, before)
         known = partitions_of(statuses)
-        base = self._valid_marks(before, known, deleted)
+        base = self._with_new(self._valid_marks(before, known, deleted), known)
         self._remember(base, known)
         backlogs = self._backlogs(statuses, base)
-        limits = _NO_LIMITS if isinstance(limit, ReadAllAvailable) else self._options.limits
-        waited_ms = (time.monotonic() - self._started) * 1000
         is_moved = any(base.get(key) != mark for key, mark in before.items() if key[0] not in deleted)
-        admitted: dict[Key, int] = {}
-        if self._is_worth_starting(backlogs, limits, waited_ms):
-            admitted = admit({key: backlog for key, backlog in backlogs.items() if backlog.size}, limits)
-        marks = {**base, **self._advance(base, known, backlogs, admitted)}
-        if not is_moved and not (admitted and ranges(before, marks)):
+        admitted = {key: backlog.start for key, backlog in backlogs.items() if backlog.start > base[key].next}
+        is_lost = any(not backlogs[key].size for key in admitted)
+        is_started = self._is_worth_starting(backlogs, limits)
+        if is_started:
+            admitted |= admit({key: backlog for key, backlog in backlogs.items() if backlog.size}, limits)
+        if not (is_moved or is_lost or is_started):
+            self._wake = self._wake_offsets(statuses, sum(each.size for each in backlogs.values()), limits)
             return start
+        marks = {**base, **self._advance(base, known, admitted)}
         identified = self._identified(base, marks, known)
         if identified is None:
             return start
         self._started = time.monotonic()
+        self._wake = {}
         return self._document(identified)
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
@@ -149,7 +159,8 @@ class BasculeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     # -- inside -----------------------------------------------------------------------------------------------------
     def _document(self, marks: Marks) -> dict[str, Any]:
-        return to_document(self._options.namespace, marks, self._options.packing)
+        packing = replace(self._options.packing, slots=current_slots())  # executors come and go
+        return to_document(self._options.namespace, marks, packing)
 
     def _wanted(self, again: bool = False) -> list[StatusRequest]:
         """The requests for the streams; a pattern is matched periodically, and if `again` is set."""
@@ -164,27 +175,32 @@ class BasculeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         broker = broker_of(self._options)
         return ask_matching(self._options, self._wanted, lambda wanted: look_up(self._options, broker, wanted))
 
-    def _poll(self, before: Marks) -> dict[str, StreamStatus]:
-        """The state of all streams, as soon as there is something beyond `before` or the long poll ended."""
-        if self._target is not None or _has_times(self._options):
-            return self._look_up()
+    def _waited_ms(self) -> float:
+        return (time.monotonic() - self._started) * 1000
+
+    def _poll(self, before: Marks, limits: Limits) -> dict[str, StreamStatus]:
+        """The state of all streams, as soon as a micro-batch may be worth starting or the long poll ended."""
         broker = broker_of(self._options)
+        is_waiting = self._target is None
+        long_poll_ms = wait_ms(limits, self._options.long_poll_ms, self._waited_ms()) if is_waiting else 0
+        beyond = {**{key: mark.next for key, mark in {**self._appeared, **before}.items()}, **self._wake}
 
         def ask(wanted: list[StatusRequest]) -> dict[str, StreamStatus]:
-            beyond = [
-                StatusRequest(
-                    request.stream,
-                    request.partitions,
-                    beyond={number: mark.next for (stream, number), mark in before.items() if stream == request.stream},
-                )
-                for request in wanted
-            ]
-            if not beyond:  # a pattern that matches nothing: there is nothing at the broker to wait for
-                time.sleep(self._options.long_poll_ms / 1000)
+            if not wanted:  # a pattern that matches nothing: there is nothing at the broker to wait for
+                time.sleep(long_poll_ms / 1000)
                 return {}
-            return broker.status(beyond, wait_ms=self._options.long_poll_ms)
+            waiting = [waiting_request(self._options, request, beyond, self._timed) for request in wanted]
+            return poll(self._options, broker, waiting, long_poll_ms)
 
-        return ask_matching(self._options, self._wanted, ask)
+        statuses = ask_matching(self._options, self._wanted, ask)
+        self._timed = timed_partitions(self._options, statuses)
+        return statuses
+
+    def _wake_offsets(self, statuses: dict[str, StreamStatus], backlog: int, limits: Limits) -> dict[Key, int]:
+        """What the next call waits for, after this one found too little."""
+        ends = {key: part.high_watermark for key, part in partitions_of(statuses).items()}
+        missing = missing_offsets(limits, backlog, self._waited_ms())
+        return wake_offsets(ends, ended_partitions(self._options, statuses), missing)
 
     def _check_ends(self, statuses: dict[str, StreamStatus], before: Marks) -> None:
         """Once in a run: ends of streams that are neither read now nor were read before are refused."""
@@ -205,6 +221,16 @@ class BasculeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         }
         return {key: mark for key, mark in valid.items() if mark is not None}
 
+    def _with_new(self, marks: dict[Key, Mark], known: dict[Key, PartitionStatus]) -> dict[Key, Mark]:
+        """`marks` and those of partitions without one, which are read from the log start offset of when they were first
+        seen: what retention removes later is noticed.
+        """
+        for key in known.keys() - marks.keys():
+            part, seen = known[key], self._appeared.get(key)
+            if seen is None or seen.incarnation != part.incarnation:
+                self._appeared[key] = Mark(part.incarnation, part.log_start, part.log_start)
+        return {**{key: self._appeared[key] for key in known.keys() - marks.keys()}, **marks}
+
     def _identified(self, base: Marks, marks: Marks, known: dict[Key, PartitionStatus]) -> dict[Key, Mark] | None:
         """`marks` with the records before them, after those before `base` were compared; None when a stream was deleted
         meanwhile, which the next call sees.
@@ -222,53 +248,31 @@ class BasculeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 compare(self._options, key, mark, found.get((key, mark.next), Predecessor()))
         return {key: mark.identified(found.get((key, mark.next), Predecessor())) for key, mark in marks.items()}
 
-    def _remember(self, before: Marks, known: dict[Key, PartitionStatus]) -> None:
-        latest = {
-            key: Mark(part.incarnation, before[key].first if key in before else part.log_start, part.high_watermark)
-            for key, part in known.items()
-        }
-        self._latest = self._document({**before, **latest})
+    def _remember(self, base: Marks, known: dict[Key, PartitionStatus]) -> None:
+        latest = {key: Mark(part.incarnation, base[key].first, part.high_watermark) for key, part in known.items()}
+        self._latest = self._document({**base, **latest})
 
     def _backlogs(self, statuses: dict[str, StreamStatus], base: Marks) -> dict[Key, Backlog]:
         ends = resolve(self._options, statuses, self._options.ending, end_of)
         if self._target is not None:
             ends = {key: min(end, self._target.get(key, 0)) for key, end in ends.items()}
         known = partitions_of(statuses)
-        return {key: self._backlog(key, part, base.get(key), ends[key]) for key, part in known.items()}
+        return {key: self._backlog(key, part, base[key], ends[key]) for key, part in known.items()}
 
-    def _backlog(self, key: Key, part: PartitionStatus, before: Mark | None, end: int) -> Backlog:
-        if before is None:
-            return Backlog(part.log_start, max(end, part.log_start), part.record_bytes)
-        if before.next >= end:
-            return Backlog(before.next, before.next)
-        return Backlog(check_start(self._options, key, part, before.next), end, part.record_bytes)
+    def _backlog(self, key: Key, part: PartitionStatus, mark: Mark, end: int) -> Backlog:
+        if mark.next >= end:
+            return Backlog(mark.next, mark.next)
+        return Backlog(min(check_start(self._options, key, part, mark.next), end), end, part.record_bytes)
 
-    def _is_worth_starting(self, backlogs: dict[Key, Backlog], limits: Limits, waited_ms: float) -> bool:
+    def _is_worth_starting(self, backlogs: dict[Key, Backlog], limits: Limits) -> bool:
         if self._target is not None:
             return any(backlog.size for backlog in backlogs.values())
-        return is_worth_starting(backlogs, limits, waited_ms)
+        return is_worth_starting(backlogs, limits, self._waited_ms())
 
-    def _advance(
-        self,
-        before: Marks,
-        known: dict[Key, PartitionStatus],
-        backlogs: dict[Key, Backlog],
-        admitted: dict[Key, int],
-    ) -> dict[Key, Mark]:
+    def _advance(self, base: Marks, known: dict[Key, PartitionStatus], admitted: dict[Key, int]) -> dict[Key, Mark]:
         """New marks. Where lost records may be skipped, the range still begins at the old mark: the tasks skip."""
-        marks: dict[Key, Mark] = {}
-        for key, part in known.items():
-            mark = before.get(key)
-            first = backlogs[key].start if mark is None else mark.first
-            reached = first if mark is None else mark.next
-            place = admitted.get(key, reached)
-            if mark is None or mark.next != place:
-                mark = Mark(part.incarnation, first, place)
-            marks[key] = mark
-        return marks
-
-
-def _has_times(options: SourceOptions) -> bool:
-    """Whether the end of the read is a time, which must be looked up each time."""
-    places = (options.ending.default, *options.ending.by_stream.values(), *options.ending.by_partition.values())
-    return any(place.kind == "time" for place in places)
+        return {
+            key: Mark(known[key].incarnation, base[key].first, place)
+            for key, place in admitted.items()
+            if place != base[key].next
+        }
