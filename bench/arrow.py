@@ -1,6 +1,7 @@
 """Flight loads: filling a stream with DoPut, reading it with DoGet into pyarrow."""
 
 import json
+import random
 import time
 from typing import Any
 
@@ -11,9 +12,10 @@ EIGHT = ["stream", "partition", "offset", "timestamp", "key", "value", "subject"
 ROWS = 10_000
 
 
-def fill(address: str, stream: str, size: int, rows: int) -> dict[str, Any]:
+def fill(address: str, stream: str, size: int, rows: int, *, compressible: bool = True) -> dict[str, Any]:
     """Append `rows` records of `size` bytes in batches of 10,000; returns rows/s."""
-    values = pa.array([b"x" * size] * ROWS, pa.binary())
+    draw = random.Random(1)
+    values = pa.array([b"x" * size if compressible else draw.randbytes(size) for _ in range(ROWS)], pa.binary())
     batch = pa.record_batch([values], names=["value"])
     descriptor = flight.FlightDescriptor.for_command(json.dumps({"stream": stream, "partition": 0}).encode())
     start = time.perf_counter()

@@ -197,18 +197,39 @@ def arrow(bench: Bench) -> None:
                     broker,
                     lambda name=name, columns=columns: flight_read(address, name, columns),
                 )
-        done = subprocess.run(
-            [sys.executable, ROOT / "bench" / "spark_read.py", address, "arrow100", str(bench.runs)],
-            stdout=subprocess.PIPE,
-            text=True,
-            check=True,
-            timeout=900,
-        )
-        for name, figures in json.loads(done.stdout.splitlines()[-1]).items():
-            bench.figures[name] = figures
-            print(f"{name:42} {figures['rate']:14,.0f} /s", flush=True)
+        spark_figures(bench, "spark_read.py", address, "arrow100", str(bench.runs))
     finally:
         broker.stop()
+
+
+def archive(bench: Bench) -> None:
+    """A stream into a Delta table, as a ratio to Spark's own Parquet sink. Values of 100 B that do not compress."""
+    broker = Broker.start(bench.folder / "archive")
+    try:
+        address = broker.ready["address"]
+        asyncio.run(_create(address, "archived", "bench.archived"))
+        fill(address, "archived", 100, 2 * bench.count, compressible=False)
+        spark_figures(bench, "spark_archive.py", address, "archived", str(bench.folder), str(bench.runs))
+        for shape, least in (("unpartitioned", 0.9), ("by date", 0.65)):
+            name = f"Delta archive, {shape}, share of Spark's Parquet sink"
+            share = bench.ratio(name, f"Delta archive, {shape}, 100 B", f"Spark's Parquet sink, {shape}, 100 B")
+            bench.judge(name, share, least=least)
+    finally:
+        broker.stop()
+
+
+def spark_figures(bench: Bench, script: str, *arguments: str) -> None:
+    """The figures of a script that runs Spark, in a process of its own."""
+    done = subprocess.run(
+        [sys.executable, ROOT / "bench" / script, *arguments],
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+        timeout=900,
+    )
+    for name, figures in json.loads(done.stdout.splitlines()[-1]).items():
+        bench.figures[name] = figures
+        print(f"{name:42} {figures['rate']:14,.0f} /s", flush=True)
 
 
 PARTS = {
@@ -221,6 +242,7 @@ PARTS = {
     "jetstream": jetstream,
     "publishers": publishers,
     "arrow": arrow,
+    "archive": archive,
     "dirty": dirty,
     "slow_sync": slow_sync,
     "compaction": compaction,

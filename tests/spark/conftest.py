@@ -7,6 +7,7 @@ from typing import Any
 
 import bascule.spark
 import pytest
+from bascule.lake import failpoints
 from harness import Streams
 
 
@@ -20,6 +21,7 @@ def streams(tmp_path: Path) -> Iterator[Streams]:
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+    os.environ[failpoints.VARIABLE] = str(tmp_path_factory.mktemp("failpoints"))  # inherited by Spark's workers
     config: dict[str, str | int | bool] = {
         "spark.ui.enabled": False,
         "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse")),

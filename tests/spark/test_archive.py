@@ -1,13 +1,38 @@
-"""Streams as Delta and Parquet tables, with real Spark: content, partitions, patterns, replays, refusals."""
+"""Streams as Delta and Parquet tables, with real Spark: content, partitions, patterns, replays, kills, refusals."""
 
+import os
+import time
+from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+import bascule.lake
+import bascule.spark
 import pytest
+from bascule.errors import UsageError
+from bascule.lake.failpoints import NAMES, VARIABLE, Name
 from harness import Streams
-from lakes import FORMATS, Archive, Format
+from lakes import FORMATS, Archive, Format, read
 
 pytestmark = pytest.mark.spark
+
+
+@pytest.fixture
+def points(spark: Any) -> Iterator[Path]:
+    """A folder whose files make the points with their names act once."""
+    assert spark is not None
+    folder = Path(os.environ[VARIABLE])
+    yield folder
+    for name in NAMES:
+        (folder / name).unlink(missing_ok=True)
+
+
+def ended(archive: Archive) -> str:
+    """How a run fails."""
+    with pytest.raises(Exception, match="Exception") as raised:
+        archive.run()
+    return str(raised.value)
 
 
 @pytest.mark.parametrize("table_format", FORMATS)
@@ -32,3 +57,219 @@ def test_every_record_is_in_the_table_with_all_its_columns(
     assert rows[0]["headers"] == [{"key": "h", "value": b"1"}]
     assert {(row["stream"], row["partition"], row["incarnation"]) for row in rows} == {("s", 0, 1), ("s", 1, 2)}
     assert {row["subject"] for row in rows} == {"s", "s.1"}
+
+
+@pytest.mark.parametrize("table_format", FORMATS)
+def test_a_replayed_epoch_writes_nothing_twice(
+    spark: Any, streams: Streams, tmp_path: Path, table_format: Format
+) -> None:
+    """The driver dies between the table's commit and the checkpoint's commit log."""
+    streams.create("s", 2)
+    archive = Archive(spark, streams, tmp_path, table_format, partition_by="date")
+    for values in ([b"a"] * 30, [b"b"] * 20):
+        streams.put("s", values)
+        streams.put("s", values[:5], 1)
+        archive.run()
+    files = sorted(Path(archive.to).rglob("*.parquet"))
+    archive.forget_last_commit()
+    archive.run()
+    streams.put("s", [b"c"])
+    archive.run()
+    assert archive.offsets() == [(0, i) for i in range(51)] + [(1, i) for i in range(10)]
+    assert len(sorted(Path(archive.to).rglob("*.parquet"))) == len(files) + 1
+
+
+@pytest.mark.parametrize("point", NAMES)
+@pytest.mark.parametrize("table_format", FORMATS)
+def test_a_kill_at_any_step_is_completed_by_the_next_run(
+    spark: Any, streams: Streams, tmp_path: Path, points: Path, *, table_format: Format, point: Name
+) -> None:
+    if point == "between-moves" and table_format == "delta":
+        pytest.skip("files of Delta tables are not moved")
+    streams.create("s", 2)
+    streams.put("s", [b"a"] * 10)
+    archive = Archive(spark, streams, tmp_path, table_format)
+    archive.run()
+    streams.put("s", [b"b"] * 10)
+    streams.put("s", [b"c"] * 10, 1)
+    (points / point).write_text("kill")
+    ended(archive)
+    assert not (points / point).exists(), "the point was passed"
+    archive.run()
+    assert archive.offsets() == [(0, i) for i in range(20)] + [(1, i) for i in range(10)]
+
+
+def test_one_table_per_stream_of_a_pattern(spark: Any, streams: Streams, tmp_path: Path) -> None:
+    for name in ("orders", "refunds", "other"):
+        streams.create(name)
+        streams.put(name, [name.encode()] * 3)
+    to = tmp_path / "lake" / "{stream}"
+    archive = Archive(spark, streams, tmp_path, "delta", stream=None, streamPattern="orders|refunds|new", to=to)
+    archive.run()
+    streams.create("new")
+    streams.put("new", [b"new"])
+    streams.put("orders", [b"orders"])
+    archive.run()
+    archive.forget_last_commit()
+    archive.run()
+    found = {
+        name: [(row["stream"], row["offset"]) for row in archive.rows(name)] for name in ("orders", "refunds", "new")
+    }
+    assert found == {
+        "orders": [("orders", i) for i in range(4)],
+        "refunds": [("refunds", i) for i in range(3)],
+        "new": [("new", 0)],
+    }
+    assert not (tmp_path / "lake" / "other").exists()
+
+
+def test_partitions_by_date_and_key_and_sorted_files(spark: Any, streams: Streams, tmp_path: Path) -> None:
+    streams.create("s", 2)
+    for number in (0, 1):
+        streams.put("s", [b"v"] * 40, number, key=[b"key-%d" % (i % 7) for i in range(40)])
+    archive = Archive(spark, streams, tmp_path, "delta", partition_by=["date", "bucket(4)"], maxPartitions=1)
+    archive.run()
+    today = time.strftime("%Y-%m-%d", time.gmtime())
+    for path in Path(archive.to).rglob("*.parquet"):
+        rows = import_module("pyarrow.parquet").read_table(path, partitioning=None)
+        keys = list(zip(rows["partition"].to_pylist(), rows["offset"].to_pylist(), strict=True))
+        assert keys == sorted(keys)
+        assert path.parent.parent.name == f"date={today}"
+    assert archive.offsets() == [(number, i) for number in (0, 1) for i in range(40)]
+    assert all(row["bucket"] is not None for row in archive.rows())
+
+
+@pytest.mark.parametrize("table_format", FORMATS)
+def test_a_deleted_checkpoint_is_refused_and_continued_with_the_remedy(
+    spark: Any, streams: Streams, tmp_path: Path, table_format: Format
+) -> None:
+    streams.create("s")
+    streams.put("s", [b"a"] * 10)
+    first = Archive(spark, streams, tmp_path / "1", table_format, to=tmp_path / "table")
+    first.run()
+    streams.put("s", [b"b"] * 5)
+    again = Archive(spark, streams, tmp_path / "2", table_format, to=tmp_path / "table")
+    message = ended(again)
+    assert "the query has a new checkpoint" in message
+    assert 'startingOffsets {"s": {"0": 10}}' in message
+    assert first.offsets() == [(0, i) for i in range(10)]
+    options = {"to": tmp_path / "table", "startingOffsets": '{"s": {"0": 10}}'}
+    Archive(spark, streams, tmp_path / "3", table_format, **options).run()
+    assert first.offsets() == [(0, i) for i in range(15)]
+
+
+def test_two_archivers_of_one_table(spark: Any, streams: Streams, tmp_path: Path) -> None:
+    """Of different streams both are exact; of the same stream one is refused."""
+    for name in ("s", "t"):
+        streams.create(name)
+        streams.put(name, [name.encode()] * 200)
+    to = tmp_path / "table"
+    both = [
+        Archive(spark, streams, tmp_path / name, "delta", to=to, stream=name, maxOffsetsPerTrigger=40)
+        for name in ("s", "t")
+    ]
+    queries = [archive.start(available_now=True) for archive in both]
+    assert all(query.awaitTermination(120) for query in queries)
+    assert [(row["stream"], row["offset"]) for row in both[0].rows()] == [(n, i) for n in "st" for i in range(200)]
+    assert "another query archives the same stream" in ended(
+        Archive(spark, streams, tmp_path / "third", "delta", to=to)
+    )
+    assert len(both[0].rows()) == 400
+
+
+def test_a_table_says_which_offsets_it_covers(spark: Any, streams: Streams, tmp_path: Path) -> None:
+    source = bascule.lake.Source("s", 1, 0)
+    streams.create("s")
+    streams.put("s", [b"a"] * 10)
+    for table_format in FORMATS:
+        archive = Archive(spark, streams, tmp_path / table_format, table_format)
+        archive.run()
+        options = bascule.lake.ArchiveOptions(archive.to, table_format)
+        covered = bascule.lake.coverage(options, [source, bascule.lake.Source("s", 1, 7)])
+        assert {key: (each.first, each.end) for key, each in covered.items()} == {source: (0, 10)}
+
+
+def test_compaction_and_vacuum_keep_rows_and_epochs(spark: Any, streams: Streams, tmp_path: Path) -> None:
+    streams.create("s")
+    archive = Archive(spark, streams, tmp_path, "delta", compactEvery=2)
+    for _ in range(3):
+        streams.put("s", [b"a"] * 10)
+        archive.run()
+    options = bascule.lake.ArchiveOptions(archive.to)
+    assert len(import_module("deltalake").DeltaTable(archive.to).file_uris()) == 2, "epochs 0 and 1 were compacted"
+    assert bascule.lake.compact(options)["numFilesRemoved"] == 2
+    for path in Path(archive.to).glob("*.parquet"):
+        os.utime(path, (0, 0))
+    orphan = Path(archive.to) / "part-of-a-failed-attempt.parquet"
+    orphan.write_bytes(b"")
+    os.utime(orphan, (0, 0))
+    fresh = Path(archive.to) / "part-of-a-running-attempt.parquet"
+    fresh.write_bytes(b"")
+    with pytest.raises(UsageError, match="may belong to a running micro-batch"):
+        bascule.lake.vacuum(options, retention_hours=0)
+    bascule.lake.vacuum(options, retention_hours=1)
+    assert (orphan.exists(), fresh.exists()) == (False, True)
+    archive.forget_last_commit()
+    streams.put("s", [b"b"])
+    archive.run()
+    assert archive.offsets() == [(0, i) for i in range(31)]
+
+
+def test_an_epoch_inside_foreach_batch(spark: Any, streams: Streams, tmp_path: Path) -> None:
+    """Two tables of other rows in one query, replayed: each has them once."""
+    streams.create("s")
+    streams.put("s", [b"a"] * 10)
+    targets = [bascule.lake.ArchiveOptions(str(tmp_path / name), target=name) for name in ("even", "odd")]
+
+    def write(frame: Any, epoch: int) -> None:
+        query = frame.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
+        for options, rest in zip(targets, (0, 1), strict=True):
+            rows = frame.where(f"offset % 2 = {rest}").select("partition", "offset", "stream", "value")
+            bascule.lake.write_epoch(rows, options, query_id=query, epoch=epoch)
+
+    def run() -> None:
+        columns = "stream,partition,offset,value"
+        reader = spark.readStream.format("bascule").option("stream", "s").option("address", streams.address)
+        frame = reader.option("columns", columns).load()
+        writer = frame.writeStream.foreachBatch(write).option("checkpointLocation", str(tmp_path / "checkpoint"))
+        assert writer.trigger(availableNow=True).start().awaitTermination(90)
+
+    run()
+    for path in (tmp_path / "checkpoint" / "commits").iterdir():
+        path.unlink()
+    run()
+    found = [[row["offset"] for row in read(options.path, "delta")] for options in targets]
+    assert found == [[0, 2, 4, 6, 8], [1, 3, 5, 7, 9]]
+
+
+def test_rows_without_offsets_are_appended_once_by_epoch(spark: Any, tmp_path: Path) -> None:
+    options = bascule.lake.ArchiveOptions(str(tmp_path / "table"))
+    rows = spark.createDataFrame([("a", 1), ("b", 2)], "word string, count int")
+    for _ in range(2):
+        bascule.lake.write_epoch(rows, options, query_id="job", epoch=0)
+    with pytest.raises(Exception, match="was written by another query"):
+        bascule.lake.write_epoch(rows, options, query_id="other job", epoch=0)
+    found = import_module("deltalake").DeltaTable(options.path).to_pyarrow_table()
+    assert found.sort_by("word").to_pydict() == {"word": ["a", "b"], "count": [1, 2]}
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"colums": "a"}, "there is no option 'colums'"),
+        ({"columns": ["offset", "value"]}, "columns of an archive include"),
+        ({"queryId": "q"}, "option queryId cannot be given to archive"),
+        ({"stream": None, "streamPattern": "s.*"}, "for one table per stream"),
+        ({"partition_by": "day"}, "partitionBy day needs a column day"),
+        ({"fileBytes": "1"}, "option fileBytes is '1'"),
+        ({"available_now": True, "every": "1 second"}, "available_now and every are both given"),
+    ],
+)
+def test_options_that_cannot_work_are_refused_by_name(
+    spark: Any, streams: Streams, tmp_path: Path, given: dict[str, Any], message: str
+) -> None:
+    streams.create("s")
+    streams.put("s", [b"a"])
+    archive = Archive(spark, streams, tmp_path, "delta", **given)
+    with pytest.raises(Exception, match=message):
+        archive.start(**({} if "available_now" in given else {"available_now": True})).awaitTermination(60)

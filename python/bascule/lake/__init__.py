@@ -11,15 +11,32 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from bascule.lake.maintenance import compact, coverage, vacuum
     from bascule.lake.options import ArchiveOptions, parse_archive_options
+    from bascule.lake.ranges import Covered, Source
     from bascule.lake.writing import start, write_epoch
 
-__all__ = ["ArchiveOptions", "parse_archive_options", "start", "write_epoch"]
+__all__ = [
+    "ArchiveOptions",
+    "Covered",
+    "Source",
+    "compact",
+    "coverage",
+    "parse_archive_options",
+    "start",
+    "vacuum",
+    "write_epoch",
+]
 
 _HOMES = {
     "ArchiveOptions": "options",
+    "Covered": "ranges",
+    "Source": "ranges",
+    "compact": "maintenance",
+    "coverage": "maintenance",
     "parse_archive_options": "options",
     "start": "writing",
+    "vacuum": "maintenance",
     "write_epoch": "writing",
 }
 

@@ -22,12 +22,13 @@ from typing import Any, Final, cast
 from urllib.parse import quote
 
 from bascule.errors import StateError
+from bascule.lake.commit_record import TABLE
 from bascule.lake.credentials import storage_options
 from bascule.lake.epochs import Append, Epoch, Recorded, TableState
 from bascule.lake.files import DataFile
 from bascule.lake.options import ArchiveOptions, partition_column
 from bascule.lake.ranges import Covered, Source
-from bascule.lake.storage import open_storage
+from bascule.lake.storage import check_conditional_put, open_storage
 
 CONFIGURATION: Final = {"delta.enableDeletionVectors": "false"}
 """Configuration of tables that are created here."""
@@ -110,6 +111,9 @@ class DeltaTarget:
         """Files are in their places before the commit."""
 
     def _create(self, schema: Any) -> None:
+        if self.storage.read(TABLE) is not None:
+            raise _another(self.storage.uri, "the folder contains a Parquet table")
+        check_conditional_put(self.storage)
         try:
             self._delta.DeltaTable.create(
                 self.storage.uri,

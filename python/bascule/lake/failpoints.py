@@ -1,39 +1,41 @@
 """Named points between the steps of a commit, at which a test can end the process or fail the step.
 
-The environment variable `BASCULE_LAKE_FAILPOINT` is `<name>=kill` or `<name>=fail`, or `<name>=<action>@<file>` for
-once: the point acts only while the file exists, and removes it. Without the variable every point is a look-up.
+The environment variable `BASCULE_LAKE_FAILPOINTS` names a folder. A point acts when the folder has a file with its
+name, which it removes: `kill` in it ends the process at once, `fail` raises `OSError`. Without the variable a point
+does nothing.
 """
 
 import os
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final, Literal, get_args
 
-VARIABLE: Final = "BASCULE_LAKE_FAILPOINT"
+VARIABLE: Final = "BASCULE_LAKE_FAILPOINTS"
 
 Name = Literal[
     "files-written",  # a task has closed its files, and has not reported them
     "before-commit",  # the driver has decided to append, and has not committed
     "after-commit",  # the table has the epoch, and the driver has not moved files or answered
-    "between-moves",  # a Parquet table has the commit record and the first file in place
-    "before-answer",  # everything is in place, and Spark has no answer
+    "between-moves",  # a Parquet table has the commit record, and the first file is in its place
+    "before-answer",  # everything is in its place, and Spark has no answer
 ]
+NAMES: Final[tuple[Name, ...]] = get_args(Name)
 
 
 def failpoint(name: Name) -> None:
-    """End the process or raise, if the environment asks for it at this point.
+    """End the process or raise, if a test asks for it at this point.
 
     Raises:
         OSError: the action is `fail`.
     """
-    wanted, _, action = os.environ.get(VARIABLE, "").partition("=")
-    if wanted != name:
+    folder = os.environ.get(VARIABLE)
+    if folder is None:
         return
-    action, _, once = action.partition("@")
-    if once:
-        try:
-            Path(once).unlink()
-        except FileNotFoundError:
-            return
+    wanted = Path(folder) / name
+    try:
+        action = wanted.read_text().strip()
+        wanted.unlink()
+    except FileNotFoundError:
+        return
     if action == "kill":
         os._exit(137)
     raise OSError(f"failpoint {name}")

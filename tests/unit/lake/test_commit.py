@@ -1,0 +1,189 @@
+"""A driver that dies at any step of a commit leaves a table that the next run completes, exactly."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+from bascule.errors import StateError
+from bascule.lake.epochs import Append, decide
+from bascule.lake.failpoints import NAMES, VARIABLE, Name
+from bascule.lake.options import ArchiveOptions, TableFormat
+
+from tests.unit.lake.query import Query, batch, expected
+
+FORMATS: tuple[TableFormat, ...] = ("delta", "parquet")
+
+
+@pytest.fixture(params=FORMATS)
+def query(request: pytest.FixtureRequest, tmp_path: Path) -> Query:
+    return Query(ArchiveOptions(str(tmp_path / "table"), request.param, ("date",)))
+
+
+@pytest.fixture
+def points(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "points"
+    folder.mkdir()
+    monkeypatch.setenv(VARIABLE, str(folder))
+    return folder
+
+
+def test_epochs_are_appended_in_turn(query: Query) -> None:
+    assert query.epoch(0, [batch(0, 3)], [batch(0, 2, 1)])
+    assert query.epoch(1, [batch(3, 5)])
+    assert query.rows() == expected((0, 0, 5), (1, 0, 2))
+
+
+@pytest.mark.parametrize("point", NAMES)
+def test_a_run_that_dies_at_any_step_is_continued(query: Query, points: Path, point: Name) -> None:
+    if point == "between-moves" and query.options.table_format == "delta":
+        pytest.skip("files of Delta tables are not moved")
+    query.epoch(0, [batch(0, 3)])
+    (points / point).write_text("fail")
+    with pytest.raises(OSError, match=point):
+        query.epoch(1, [batch(3, 5)], [batch(0, 2, 1)])
+    seen = query.rows()
+    query.restart()
+    if point in ("files-written", "before-commit"):
+        assert seen == expected((0, 0, 3)), "no row of an epoch that is not decided"
+    query.epoch(1, [batch(3, 5), batch(0, 2, 1)])
+    assert query.rows() == expected((0, 0, 5), (1, 0, 2))
+    query.epoch(2, [batch(5, 6)])
+    assert query.rows() == expected((0, 0, 6), (1, 0, 2))
+
+
+@pytest.mark.parametrize("point", ["before-commit", "after-commit", "before-answer"])
+def test_a_run_that_dies_in_its_first_epoch_is_continued(query: Query, points: Path, point: Name) -> None:
+    (points / point).write_text("fail")
+    with pytest.raises(OSError, match=point):
+        query.epoch(0, [batch(0, 3)])
+    query.restart()
+    query.epoch(0, [batch(0, 3)])
+    assert query.rows() == expected((0, 0, 3))
+
+
+def test_of_two_attempts_that_both_commit_one_is_in_the_table(query: Query) -> None:
+    query.epoch(0, [batch(0, 3)])
+    zombie = query.write([[batch(3, 5)]])
+    earlier = query.run_id
+    query.restart()
+    assert query.epoch(1, [batch(3, 5)])
+    query.run_id = earlier
+    assert not query.commit(1, *zombie)
+    assert query.rows() == expected((0, 0, 5))
+
+
+def test_a_commit_whose_answer_was_lost_is_recognised(query: Query) -> None:
+    attempt = query.write([[batch(0, 3)]])
+    assert query.commit(0, *attempt)
+    assert query.commit(0, *attempt)
+    assert query.rows() == expected((0, 0, 3))
+
+
+def test_files_of_a_repetition_are_deleted(query: Query, tmp_path: Path) -> None:
+    query.epoch(0, [batch(0, 3)])
+    before = sorted((tmp_path / "table").rglob("*.parquet"))
+    query.restart()
+    assert not query.epoch(0, [batch(0, 3)])
+    assert sorted((tmp_path / "table").rglob("*.parquet")) == before
+
+
+def test_a_new_checkpoint_is_refused_with_where_to_continue(query: Query) -> None:
+    query.epoch(0, [batch(0, 3), batch(0, 2, 1)])
+    other = Query(query.options, "new")
+    with pytest.raises(StateError, match="has a new checkpoint") as refused:
+        other.epoch(0, [batch(0, 3), batch(0, 2, 1)])
+    assert 'startingOffsets {"s": {"0": 3, "1": 2}}' in str(refused.value)
+    assert query.rows() == expected((0, 0, 3), (1, 0, 2))
+    assert other.epoch(0, [batch(3, 4)]), "and with the remedy it continues"
+
+
+def test_an_older_checkpoint_is_refused(query: Query) -> None:
+    query.epoch(0, [batch(0, 3)])
+    query.epoch(1, [batch(3, 5)])
+    query.restart()
+    with pytest.raises(StateError, match="an older copy of the checkpoint was restored"):
+        query.epoch(0, [batch(0, 4)])
+    with pytest.raises(StateError, match="that the table lacks"):
+        query.epoch(1, [batch(3, 9)])
+    assert query.rows() == expected((0, 0, 5))
+
+
+def test_two_writes_of_one_epoch_need_two_names(query: Query) -> None:
+    query.epoch(0, [batch(0, 3)])
+    with pytest.raises(StateError, match="a name of its own with the option target"):
+        query.epoch(0, [batch(0, 3, 1)])
+    named = ArchiveOptions(query.options.path, query.options.table_format, ("date",), target="other")
+    second = Query(named)
+    second.run_id = query.run_id
+    assert second.epoch(0, [batch(0, 3, 1)])
+    assert query.rows() == expected((0, 0, 3), (1, 0, 3))
+
+
+def test_two_queries_write_different_streams_to_one_table(query: Query) -> None:
+    other = Query(query.options, "other")
+    attempts = query.write([[batch(0, 3)]]), other.write([[batch(0, 2, 7)]])
+    assert query.commit(0, *attempts[0])
+    assert other.commit(0, *attempts[1])
+    query.restart()
+    assert not query.epoch(0, [batch(0, 3)])
+    assert other.epoch(1, [batch(2, 4, 7)])
+    assert query.rows() == expected((0, 0, 3), (7, 0, 4))
+
+
+def test_two_queries_of_one_stream_are_not_both_in_the_table(query: Query) -> None:
+    other = Query(query.options, "other")
+    attempts = query.write([[batch(0, 3)]]), other.write([[batch(0, 3)]])
+    assert other.commit(0, *attempts[1])
+    with pytest.raises(StateError, match="another query archives the same stream"):
+        query.commit(0, *attempts[0])
+    assert query.rows() == expected((0, 0, 3))
+
+
+def test_a_commit_on_a_snapshot_that_was_overtaken_is_refused(query: Query) -> None:
+    """By the table itself, so that a paused driver cannot repeat an epoch, and no second query its records."""
+    for other in (query, Query(query.options, "other")):
+        token, parts = query.write([[batch(0, 3)]])
+        epoch = query.described(0, token, parts)
+        query.table.prepare(query.shape.table)
+        state, handle = query.table.snapshot(epoch)
+        decision = decide("table", state, epoch)
+        assert isinstance(decision, Append)
+        assert other.epoch(0, [batch(0, 3)])
+        assert not query.table.append(handle, decision, epoch, parts[0].files)
+        assert query.rows() == expected((0, 0, 3))
+        shutil.rmtree(query.options.path)
+
+
+def test_a_stream_that_was_created_again_is_another_one(query: Query) -> None:
+    query.epoch(0, [batch(0, 3)])
+    assert query.epoch(1, [batch(0, 2, incarnation=9)])
+    assert query.rows() == sorted(expected((0, 0, 3)) + expected((0, 0, 2)))
+
+
+def test_files_that_disappear_before_the_commit_fail_the_epoch(query: Query, tmp_path: Path) -> None:
+    query.epoch(0, [batch(0, 3)])
+    token, parts = query.write([[batch(3, 5)]])
+    (tmp_path / "table" / parts[0].files[0].staged).unlink()
+    with pytest.raises(StateError, match="is missing: something deletes files"):
+        query.commit(1, token, parts)
+    query.restart()
+    assert query.epoch(1, [batch(3, 5)])
+    assert query.rows() == expected((0, 0, 5))
+
+
+def test_another_schema_or_partitioning_is_refused_by_name(query: Query) -> None:
+    query.epoch(0, [batch(0, 3)])
+    unpartitioned = Query(ArchiveOptions(query.options.path, query.options.table_format))
+    with pytest.raises(StateError, match="it has a column date, which the rows lack"):
+        unpartitioned.epoch(1, [batch(3, 4)])
+    by_partition = Query(ArchiveOptions(query.options.path, query.options.table_format, ("date", "partition")))
+    with pytest.raises(StateError, match="it is partitioned by date"):
+        by_partition.epoch(1, [batch(3, 4)])
+
+
+def test_formats_do_not_mix_in_one_folder(tmp_path: Path) -> None:
+    for number, (one, two) in enumerate([FORMATS, FORMATS[::-1]]):
+        path = str(tmp_path / str(number))
+        Query(ArchiveOptions(path, one)).epoch(0, [batch(0, 3)])
+        with pytest.raises(StateError, match="is another table"):
+            Query(ArchiveOptions(path, two)).epoch(0, [batch(0, 3)])

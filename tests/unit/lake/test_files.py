@@ -1,0 +1,116 @@
+"""Parquet files of a task: order, sizes, memory, codecs, statistics, and what remains of a failed one."""
+
+import json
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+from bascule.lake.files import MOST_OPEN, DataFile, TableWriter
+from bascule.lake.options import ArchiveOptions
+from bascule.lake.storage import open_storage
+
+from tests.unit.lake.query import DAY_US, SCHEMA, batch
+
+pa: Any = import_module("pyarrow")
+parquet: Any = import_module("pyarrow.parquet")
+
+
+def written(folder: Path, batches: list[Any], **options: Any) -> list[DataFile]:
+    writer = opened(folder, **options)
+    for each in batches:
+        writer.write(each)
+    return writer.close()
+
+
+def opened(folder: Path, **options: Any) -> TableWriter:
+    made = ArchiveOptions(str(folder), **options)
+    return TableWriter(open_storage(str(folder), made), made, SCHEMA, prefix="p")
+
+
+def keys(folder: Path, file: DataFile) -> list[tuple[int, int]]:
+    table = parquet.read_table(folder / file.name, partitioning=None)
+    return list(zip(table["partition"].to_pylist(), table["offset"].to_pylist(), strict=True))
+
+
+def test_rows_in_order_make_one_file(tmp_path: Path) -> None:
+    [file] = written(tmp_path, [batch(0, 3), batch(3, 5), batch(0, 2, 1)])
+    assert keys(tmp_path, file) == [(0, offset) for offset in range(5)] + [(1, 0), (1, 1)]
+    assert (file.rows, file.bytes) == (7, (tmp_path / file.name).stat().st_size)
+
+
+def test_rows_out_of_order_are_sorted_within_each_file(tmp_path: Path) -> None:
+    mixed = pa.Table.from_batches([batch(5, 9, 1), batch(0, 4)]).combine_chunks().to_batches()[0]
+    [file] = written(tmp_path, [mixed])
+    assert keys(tmp_path, file) == [(0, n) for n in range(4)] + [(1, n) for n in range(5, 9)]
+
+
+def test_a_row_group_that_breaks_the_order_begins_a_file(tmp_path: Path) -> None:
+    large = [batch(first, first + 1000, number) for number, first in [(1, 0), (1, 1000), (0, 0)]]
+    files = written(tmp_path, large, row_group_bytes=1 << 16)
+    found = [keys(tmp_path, file) for file in files]
+    assert all(each == sorted(each) for each in found)
+    assert sorted(key for each in found for key in each) == sorted(
+        (number, offset) for number, count in [(0, 1000), (1, 2000)] for offset in range(count)
+    )
+    assert len(files) == 2
+
+
+def test_a_file_is_closed_at_its_size(tmp_path: Path) -> None:
+    noise = [rows(first, first + 300) for first in range(0, 3000, 300)]
+    files = written(tmp_path, noise, file_bytes=1 << 20, row_group_bytes=1 << 18, compression="none")
+    assert len(files) == 3
+    assert all((1 << 20) <= file.bytes < (2 << 20) for file in files[:-1])
+
+
+def rows(first: int, end: int) -> Any:
+    made = batch(first, end)
+    values = pa.array([bytes([offset % 251]) * 1000 for offset in range(first, end)], pa.binary())
+    return made.set_column(made.schema.get_field_index("value"), "value", values)
+
+
+def test_open_files_and_buffers_are_bounded(tmp_path: Path) -> None:
+    writer = opened(tmp_path, partition_by=("date",), row_group_bytes=1 << 16)
+    for first in range(0, 200, 50):
+        writer.write(rows(first, first + 50))
+    assert len({file.values for file in writer.files}) >= 200 - MOST_OPEN
+    files = writer.close()
+    assert sum(file.rows for file in files) == 200
+
+
+def test_what_a_failed_task_wrote_is_deleted(tmp_path: Path) -> None:
+    writer = opened(tmp_path, partition_by=("date",), row_group_bytes=1 << 16)
+    for first in range(0, 200, 50):
+        writer.write(rows(first, first + 50))
+    assert list(tmp_path.rglob("*.parquet"))
+    writer.discard()
+    assert not list(tmp_path.rglob("*.parquet"))
+
+
+@pytest.mark.parametrize("compression", ["zstd", "zstd:1", "snappy", "lz4", "gzip:9", "none"])
+def test_codecs_are_those_of_the_option(tmp_path: Path, compression: str) -> None:
+    [file] = written(tmp_path, [batch(0, 3)], compression=compression)
+    codec = parquet.ParquetFile(tmp_path / file.name).metadata.row_group(0).column(0).compression
+    assert codec == {"none": "UNCOMPRESSED"}.get(compression, compression.split(":", maxsplit=1)[0].upper())
+
+
+def test_statistics_are_those_of_all_row_groups(tmp_path: Path) -> None:
+    shifted = batch(2000, 4000)
+    times = pa.array([1001] * 2000, pa.timestamp("us", tz="UTC"))
+    shifted = shifted.set_column(4, SCHEMA.field("timestamp"), times)
+    [file] = written(tmp_path, [batch(0, 2000), shifted], row_group_bytes=1 << 16)
+    assert parquet.ParquetFile(tmp_path / file.name).metadata.num_row_groups > 1
+    found = json.loads(json.dumps(file.statistics))
+    assert found["numRecords"] == 4000
+    assert (found["minValues"]["offset"], found["maxValues"]["offset"]) == (0, 3999)
+    assert found["minValues"]["timestamp"] == "1970-01-01T00:00:00.000Z"
+    assert found["maxValues"]["timestamp"] == "1975-06-23T00:00:00.000Z"
+    assert found["nullCount"]["stream"] == 0
+    assert not {"key", "value"} & (found["minValues"].keys() | found["nullCount"].keys())
+
+
+def test_the_greatest_time_is_rounded_up_to_milliseconds(tmp_path: Path) -> None:
+    late = batch(0, 1).set_column(4, SCHEMA.field("timestamp"), pa.array([DAY_US + 1], SCHEMA.field("timestamp").type))
+    [file] = written(tmp_path, [late])
+    assert file.statistics["minValues"]["timestamp"] == "1970-01-02T00:00:00.000Z"
+    assert file.statistics["maxValues"]["timestamp"] == "1970-01-02T00:00:00.001Z"
