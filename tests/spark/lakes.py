@@ -1,6 +1,7 @@
 """Queries that archive streams, and the rows of their tables."""
 
-import json
+import time
+from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal
@@ -66,6 +67,9 @@ def read(path: str, table_format: Format) -> list[dict[str, Any]]:
     return sorted(table.to_pylist(), key=lambda row: (row.get("stream", ""), row["partition"], row["offset"]))
 
 
-def checkpoint_offsets(archive: Archive, epoch: int) -> dict[str, Any]:
-    """The source's offsets at the end of an epoch."""
-    return json.loads((archive.checkpoint / "offsets" / str(epoch)).read_text().splitlines()[2])
+def until(condition: Callable[[], bool], limit_s: float = 60.0) -> None:
+    """Wait for a condition."""
+    deadline = time.monotonic() + limit_s
+    while not condition():
+        assert time.monotonic() < deadline, "the condition did not come true in time"
+        time.sleep(0.05)

@@ -30,7 +30,7 @@ def points(spark: Any) -> Iterator[Path]:
 
 def ended(archive: Archive) -> str:
     """How a run fails."""
-    with pytest.raises(Exception, match="Exception") as raised:
+    with pytest.raises(Exception, match="STREAM_FAILED") as raised:
         archive.run()
     return str(raised.value)
 

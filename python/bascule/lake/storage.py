@@ -201,7 +201,9 @@ class Bucket:
         store: Any = import_module("obstore.store")
         self._missing: Any = FileNotFoundError
         self._exists: Any = import_module("obstore.exceptions").AlreadyExistsError
-        self._store = store.from_url(self.uri, config={key.lower(): value for key, value in self.options.items()})
+        config = {key.lower(): value for key, value in self.options.items()}
+        allows = config.pop("aws_allow_http", "false").lower() == "true"  # not a part of `config` in obstore
+        self._store = store.from_url(self.uri, config=config, client_options={"allow_http": allows})
 
     @contextmanager
     def writing(self, name: str) -> Generator[Any]:

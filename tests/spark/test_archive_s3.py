@@ -1,0 +1,150 @@
+"""Tables in S3: commits step by step, a service without conditional puts, and an archive by real Spark."""
+
+import json
+import random
+import shutil
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import suppress
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+from urllib.request import Request, urlopen
+
+import pytest
+from bascule.errors import StateError
+from bascule.lake.failpoints import VARIABLE
+from bascule.lake.options import ArchiveOptions, TableFormat
+from bascule.lake.storage import Bucket
+from bascule.lake.tables import open_table
+from harness import Streams
+from lakes import FORMATS, Archive, Format, until
+
+from tests.unit.lake.query import Query, batch, expected
+
+pytestmark = pytest.mark.spark
+
+pa: Any = import_module("pyarrow")
+SECRET = "the-secret-of-the-bucket"
+
+
+@pytest.fixture(scope="module")
+def endpoint() -> Iterator[str]:
+    """An S3 service with the bucket `lake`, in a process of its own: calls of deltalake hold the interpreter."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    command = [str(Path(sys.executable).with_name("moto_server")), "-H", "127.0.0.1", "-p", str(port)]
+    server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        until(lambda: answers(port))
+        urlopen(Request(f"http://127.0.0.1:{port}/lake", method="PUT"), timeout=10).close()
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        server.terminate()
+        server.wait(10)
+
+
+def answers(port: int) -> bool:
+    """Whether something listens."""
+    with suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
+        return True
+    return False
+
+
+@pytest.fixture
+def credentials(tmp_path: Path) -> str:
+    """A file with the secrets."""
+    path = tmp_path / "credentials.json"
+    path.write_text(json.dumps({"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": SECRET}))
+    return str(path)
+
+
+@pytest.fixture(params=FORMATS)
+def options(request: pytest.FixtureRequest, endpoint: str, credentials: str) -> ArchiveOptions:
+    path = f"s3://lake/{request.node.name.replace('[', '-').strip(']')}"
+    table_format: TableFormat = request.param
+    return ArchiveOptions(path, table_format, ("partition",), credentials=credentials, endpoint=endpoint)
+
+
+def rows(options: ArchiveOptions, folder: Path) -> list[tuple[int, int]]:
+    """(partition, offset) of every row that readers see, sorted."""
+    bucket = open_table(options, "").storage
+    if options.table_format == "delta":
+        table = import_module("deltalake").DeltaTable(options.path, storage_options=getattr(bucket, "options", None))
+        found = table.to_pyarrow_table().to_pylist()
+    else:
+        shutil.rmtree(folder, ignore_errors=True)
+        for name, _ in bucket.entries(""):
+            target = folder / name
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(bucket.read(name) or b"")
+        found = (
+            import_module("pyarrow.dataset")
+            .dataset(folder, partitioning="hive", format="parquet")
+            .to_table()
+            .to_pylist()
+        )
+    return sorted((row["partition"], row["offset"]) for row in found)
+
+
+def test_steps_of_commits_in_a_bucket(options: ArchiveOptions, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(VARIABLE, str(tmp_path))
+    query = Query(options)
+    query.epoch(0, [batch(0, 3)], [batch(0, 2, 1)])
+    number, end = 1, 3
+    for point in ("files-written", "before-commit", "after-commit", "between-moves", "before-answer"):
+        if point == "between-moves" and options.table_format == "delta":
+            continue
+        (tmp_path / point).write_text("fail")
+        with pytest.raises(OSError, match=point):
+            query.epoch(number, [batch(end, end + 2)])
+        query.restart()
+        query.epoch(number, [batch(end, end + 2)])
+        number, end = number + 1, end + 2
+    assert rows(options, tmp_path / "copy") == [key[:2] for key in expected((0, 0, end), (1, 0, 2))]
+    with pytest.raises(StateError, match="has a new checkpoint"):
+        Query(options, "other").epoch(0, [batch(0, 3)])
+
+
+def test_a_service_without_conditional_puts_is_refused(
+    options: ArchiveOptions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def overwrite(bucket: Bucket, name: str, content: bytes) -> bool:
+        bucket.replace(name, content)
+        return True
+
+    monkeypatch.setattr(Bucket, "put_if_absent", overwrite)
+    with pytest.raises(StateError, match="accepts a second put with If-None-Match"):
+        Query(options).epoch(0, [batch(0, 3)])
+
+
+def test_large_files_are_uploaded_in_parts(options: ArchiveOptions, tmp_path: Path) -> None:
+    large = batch(0, 2000)
+    draw = random.Random(1)
+    values = pa.array([draw.randbytes(10_000) for _ in range(2000)], pa.binary())
+    large = large.set_column(large.schema.get_field_index("value"), "value", values)
+    Query(options).epoch(0, [large])
+    assert rows(options, tmp_path / "copy") == [(0, offset) for offset in range(2000)]
+
+
+@pytest.mark.parametrize("table_format", FORMATS)
+def test_an_archive_in_a_bucket_shows_no_secret(
+    spark: Any, streams: Streams, tmp_path: Path, *, table_format: Format, endpoint: str, credentials: str
+) -> None:
+    streams.create("s")
+    streams.put("s", [b"a"] * 10)
+    to = f"s3://lake/spark-{table_format}"
+    archive = Archive(spark, streams, tmp_path, table_format, to=to, credentials=credentials, endpoint=endpoint)
+    archive.run()
+    streams.put("s", [b"b"])
+    archive.run()
+    archive.forget_last_commit()
+    archive.run()
+    options = ArchiveOptions(to, table_format, credentials=credentials, endpoint=endpoint)
+    assert rows(options, tmp_path / "copy") == [(0, offset) for offset in range(11)]
+    checkpoint = [path for path in archive.checkpoint.rglob("*") if path.is_file()]
+    assert checkpoint
+    assert not [path for path in checkpoint if SECRET.encode() in path.read_bytes()]
