@@ -248,7 +248,7 @@ fn in_class_memory_nothing_is_durable_after_a_failed_sync() {
     log.append(batch(), 1, 0).unwrap();
     log.checkpoint().unwrap();
     drop(held);
-    log.settle();
+    log.wait_idle();
     assert_eq!((log.reader().durable_end(), checkpointed(&log)), (0, 0));
 }
 

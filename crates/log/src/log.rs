@@ -372,7 +372,7 @@ impl Log {
     /// the syncs requested under the old one are done.
     pub fn set_options(&mut self, options: LogOptions) {
         if options.durability != self.options.durability {
-            self.settle();
+            self.wait_idle();
         }
         self.set_keys(&options.keys);
         self.options = options.bounded();

@@ -157,7 +157,7 @@ fn lose_and_recover(checkpointed: bool, options: &LogOptions) -> bool {
     let again = Log::open(&directory, IDENTITY, options.clone(), &committer);
     assert!(
         matches!(again, Err(Error::Failed { .. })),
-        "not in this life"
+        "not in this run"
     );
 
     // A restart of the process leaves the page cache as it is.

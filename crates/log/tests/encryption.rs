@@ -173,7 +173,7 @@ fn without_its_current_key_a_log_takes_nothing_and_stays_usable() {
     assert_eq!(read(&log.reader()), [(0, 2, Some(VALUE.to_vec()))]);
 }
 
-/// Each life writes offset 1 again, because the tail of the one before was torn.
+/// Each run writes offset 1 again, because the tail of the one before was torn.
 #[test]
 fn offsets_that_are_written_again_get_nonces_that_were_never_used() {
     let home = Home::new();
@@ -182,9 +182,9 @@ fn offsets_that_are_written_again_get_nonces_that_were_never_used() {
     let end = log.reader().bytes() + 64;
     log.close().unwrap();
     let mut nonces = HashSet::new();
-    for life in 0..40 {
+    for run in 0..40 {
         let (mut log, recovery) = home.open(with([key(1)]));
-        assert_eq!(recovery.cut_bytes > 0, life > 0);
+        assert_eq!(recovery.cut_bytes > 0, run > 0);
         fill(&mut log, [b"again".to_vec(), b"again".to_vec()]);
         let segment = home.segments().remove(0);
         drop(log);

@@ -26,7 +26,7 @@ struct Promised {
     trimmed: u64,
 }
 
-struct Life {
+struct Run {
     committer: Arc<GroupCommitter>,
     logs: Vec<Log>,
 }
@@ -70,7 +70,7 @@ fn open(committer: &Arc<GroupCommitter>, incarnation: u64) -> Result<Log, Error>
     }
 }
 
-impl Life {
+impl Run {
     /// Recovers and holds what is found against what was promised.
     fn begin(
         storage: &Volatile,
@@ -109,11 +109,11 @@ impl Life {
     }
 
     /// Appends, commits in rounds, writes checkpoints, removes; until the process is killed. The logs are left as they are.
-    fn work(mut self, promised: &mut [Promised], life: u64) -> Result<(), Error> {
+    fn work(mut self, promised: &mut [Promised], run: u64) -> Result<(), Error> {
         for round in 0..ROUNDS {
             let acked: Vec<Arc<AtomicU64>> = promised.iter().map(|_| Arc::default()).collect();
             for ((log, promised), acked) in self.logs.iter_mut().zip(&mut *promised).zip(&acked) {
-                let value = life * 1_000 + round;
+                let value = run * 1_000 + round;
                 promised.sent.push(value);
                 log.append(batch(&value.to_le_bytes(), 0), 1, 0)?;
                 let acked = Arc::clone(acked);
@@ -163,16 +163,16 @@ fn killed_at(calls: &[u64], journaled: bool, cut: Cut) -> bool {
     let mut killed = true;
     for (number, calls) in (1..).zip(calls) {
         storage.kill_after(*calls);
-        let begun = Life::begin(&storage, journaled, &mut promised);
+        let begun = Run::begin(&storage, journaled, &mut promised);
         // An error is what a dead process gets.
-        let _ = begun.and_then(|life| life.work(&mut promised, number));
+        let _ = begun.and_then(|run| run.work(&mut promised, number));
         killed &= storage.restart();
     }
-    let life = Life::begin(&storage, journaled, &mut promised).expect("nothing fails in this life");
-    life.work(&mut promised, 9)
-        .expect("nothing fails in this life");
+    let run = Run::begin(&storage, journaled, &mut promised).expect("nothing fails in this run");
+    run.work(&mut promised, 9)
+        .expect("nothing fails in this run");
     storage.cut(cut);
-    Life::begin(&storage, journaled, &mut promised).expect("nothing fails in this life");
+    Run::begin(&storage, journaled, &mut promised).expect("nothing fails in this run");
     killed
 }
 

@@ -1,4 +1,4 @@
-//! Copies from elsewhere and batches of earlier lives in the files of a log: never taken for it, and nothing beside them is
+//! Copies from elsewhere and batches of earlier runs in the files of a log: never taken for it, and nothing beside them is
 //! lost for them.
 #![allow(clippy::unwrap_used)] // a test fails by a panic
 mod harmed;
@@ -14,7 +14,7 @@ use support::*;
 
 /// A batch that was cut since: it says that it begins at `base_offset` and follows `chain`.
 fn stale(base_offset: u64, chain: u32) -> Vec<u8> {
-    stale_of(b"of an earlier life", base_offset, chain)
+    stale_of(b"of an earlier run", base_offset, chain)
 }
 
 fn stale_of(value: &[u8], base_offset: u64, chain: u32) -> Vec<u8> {
@@ -55,7 +55,7 @@ const HARMS: [Harm; 2] = [
 ];
 
 /// Batches 2 to 6 and the header of 7 over batches 4 to 10, so that the copy of 7 claims the beginning of 11. One that follows
-/// by its chain is not the way on: it may be what an earlier life wrote.
+/// by its chain is not the way on: it may be what an earlier run wrote.
 fn lay_copies(path: &Path) {
     let at = positions(path);
     let (to, shift) = (at[5] - 100, at[8] - at[5] + 60);
@@ -63,7 +63,7 @@ fn lay_copies(path: &Path) {
     assert!(end <= at[11] && at[8] + shift > at[11] && at[8] + shift < at[12]);
 }
 
-/// The first bytes of a batch of an earlier life over those of batch 5, whose place it had; it claims 6 and 7.
+/// The first bytes of a batch of an earlier run over those of batch 5, whose place it had; it claims 6 and 7.
 fn lay_earlier(path: &Path) {
     let (bytes, at) = (fs::read(path).unwrap(), positions(path));
     let before = Header::read(&bytes[at[4] as usize..]).unwrap();
@@ -209,7 +209,7 @@ fn a_misdirected_copy_of_the_end_is_not_taken_for_it() {
     let (bytes, at) = (fs::read(path).unwrap(), positions(path));
     let last = at[at.len() - 2] as usize;
     let header = Header::read(&bytes[last..]).unwrap();
-    // Over batches 2 and 3: the last one of the segment, and what an earlier life appended behind it.
+    // Over batches 2 and 3: the last one of the segment, and what an earlier run appended behind it.
     let stale = stale(header.next_offset(), header.link());
     let copied = copy_over(path, last as u64..at[at.len() - 1], at[2]);
     overwrite(path, copied, &stale);

@@ -44,12 +44,12 @@ pub fn verify(path: &Path) -> Result<Value, EngineError> {
         logs.push(
             match integrity::verify(&OsStorage, &log.directory, log.identity) {
                 Ok(verified) => {
-                    let hanging = journal.as_ref().and_then(|(_, journal)| {
+                    let wal_only = journal.as_ref().and_then(|(_, journal)| {
                         journal.of(log.identity, &log.directory, verified.log_end)
                     });
-                    let hanging = hanging.unwrap_or_default();
-                    lost.extend(hanging.lost.iter().cloned());
-                    verified_json(log, &verified, &hanging, &target.root)
+                    let wal_only = wal_only.unwrap_or_default();
+                    lost.extend(wal_only.lost.iter().cloned());
+                    verified_json(log, &verified, &wal_only, &target.root)
                 }
                 Err(Error::Absent { .. }) => absent_json(log, &target),
                 Err(error) => return Err(failed(&error)),
@@ -136,10 +136,10 @@ pub fn inspect(path: &Path, from: u64, most: usize) -> Result<Value, EngineError
     for log in &target.logs {
         let view = integrity::inspect(&OsStorage, &log.directory, log.identity, from, most)
             .map_err(|error| failed(&error))?;
-        let hanging = journal
+        let wal_only = journal
             .as_ref()
             .and_then(|(_, journal)| journal.of(log.identity, &log.directory, view.end()));
-        logs.push(report::log_view(log, &view, hanging.as_ref()));
+        logs.push(report::log_view(log, &view, wal_only.as_ref()));
     }
     Ok(json!({"path": target.root, "logs": logs}))
 }
@@ -240,23 +240,23 @@ fn failed(error: &Error) -> EngineError {
 fn verified_json(
     log: &LogPlace,
     verified: &Verified,
-    hanging: &WalOnlyRange,
+    wal_only: &WalOnlyRange,
     root: &Path,
 ) -> Value {
     let mut findings = findings_json(&verified.findings, root, false);
-    findings.extend(hanging.lost.iter().map(report::lost_in_journal));
+    findings.extend(wal_only.lost.iter().map(report::lost_in_journal));
     json!({
         "directory": log.directory,
         "incarnation": log.identity.incarnation,
         "partition": log.identity.partition,
-        "damaged": verified.is_damaged() || !hanging.lost.is_empty(),
+        "damaged": verified.is_damaged() || !wal_only.lost.is_empty(),
         "segments": verified.segments,
         "batches": verified.batches,
         "records": verified.records,
         "bytes": verified.bytes,
         "log_start": verified.log_start,
         "log_end": verified.log_end,
-        "log_end_with_journal": hanging.end.max(verified.log_end),
+        "log_end_with_journal": wal_only.end.max(verified.log_end),
         "durable": verified.durable,
         "findings": findings,
     })

@@ -266,7 +266,7 @@ pub(super) fn journal(directory: &Path, journal: &WalVerified) -> Value {
 }
 
 /// A log with its segments and batches, and its records that only the journal has.
-pub(super) fn log_view(log: &LogPlace, view: &LogView, hanging: Option<&WalOnlyRange>) -> Value {
+pub(super) fn log_view(log: &LogPlace, view: &LogView, wal_only: Option<&WalOnlyRange>) -> Value {
     let checkpoint = view.checkpoint.map(|(high_watermark, log_start, durable, clean)| {
         json!({"high_watermark": high_watermark, "log_start": log_start, "durable": durable, "clean": clean})
     });
@@ -283,18 +283,18 @@ pub(super) fn log_view(log: &LogPlace, view: &LogView, hanging: Option<&WalOnlyR
         "producers": view.producers.map(|(known, to)| json!({"known": known, "below": to})),
         "scrubbed_ns": view.scrubbed,
         "quarantine": view.quarantine.iter().map(damage_json).collect::<Vec<_>>(),
-        "journal": hanging.map(hanging_json),
+        "journal": wal_only.map(wal_only_json),
         "segments": view.segments.iter().map(segment).collect::<Vec<_>>(),
         "batches": view.batches.iter().map(batch).collect::<Vec<_>>(),
     })
 }
 
-fn hanging_json(hanging: &WalOnlyRange) -> Value {
+fn wal_only_json(wal_only: &WalOnlyRange) -> Value {
     let frame = |(start, end): &(u64, u64)| json!({"start": start, "end": end});
     json!({
-        "end": hanging.end,
-        "frames": hanging.frames.iter().map(frame).collect::<Vec<_>>(),
-        "lost": hanging.lost.iter().map(damage_json).collect::<Vec<_>>(),
+        "end": wal_only.end,
+        "frames": wal_only.frames.iter().map(frame).collect::<Vec<_>>(),
+        "lost": wal_only.lost.iter().map(damage_json).collect::<Vec<_>>(),
     })
 }
 

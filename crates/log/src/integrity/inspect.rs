@@ -92,7 +92,7 @@ pub fn inspect(
 ) -> Result<LogView, Error> {
     let sources = find_segment_files(storage, directory, OpenMode::Read)?;
     let known = quarantine::read(storage, directory, identity);
-    let last = checkpoint::look(storage, directory, identity).and_then(|slots| slots.last);
+    let last = checkpoint::peek(storage, directory, identity).and_then(|slots| slots.last);
     let producers = disk::read(storage, &directory.join("producers")).ok();
     let producers = producers.and_then(|bytes| Producers::read(&bytes, identity));
     let mut view = LogView {

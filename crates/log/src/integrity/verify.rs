@@ -103,7 +103,7 @@ impl Verified {
 /// [`Error::Absent`] when there is neither a segment nor a checkpoint; [`Error::Io`].
 pub fn verify(storage: &dyn Storage, directory: &Path, identity: LogId) -> Result<Verified, Error> {
     let mut sources = find_segment_files(storage, directory, OpenMode::Read)?;
-    let checkpoint = checkpoint::look(storage, directory, identity);
+    let checkpoint = checkpoint::peek(storage, directory, identity);
     if sources.is_empty() && checkpoint.is_none() {
         return Err(Error::Absent {
             path: directory.to_path_buf(),

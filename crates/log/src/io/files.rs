@@ -15,7 +15,7 @@ use std::sync::{Arc, Weak};
 /// The default limit of open segments.
 pub(crate) const OPEN_SEGMENTS: usize = 512;
 
-/// Something with a file that is opened when it is used, and may be closed while nobody uses it.
+/// Something with a file that is opened when it is used, and may be closed while it is not in use.
 pub(crate) trait HeldFile: Debug + Send + Sync {
     /// Whether the file was used since the last call.
     fn take_used(&self) -> bool;

@@ -29,7 +29,19 @@ const LARGE_SYNC: u64 = 96 << 10;
 static ZEROS: [u8; CHUNK] = [0; CHUNK];
 /// Zeros written by one call. Linux keeps the pages of one write as one folio, and each later write into that folio costs by
 /// its size.
-pub(crate) const PIECE: usize = 16 << 10;
+const PIECE: u64 = 16 << 10;
+
+/// Writes zeros from one position to another, piece by piece.
+pub(crate) fn write_zeros(file: &dyn StorageFile, from: u64, to: u64) -> io::Result<()> {
+    let mut position = from;
+    while position < to {
+        let len = (PIECE - position % PIECE).min(to - position);
+        let zeros = ZEROS.get(..len as usize).unwrap_or(&ZEROS);
+        file.write_all_at(zeros, position)?;
+        position += zeros.len() as u64;
+    }
+    Ok(())
+}
 
 /// The largest block of a filesystem, and the one that most have, bytes.
 const LARGEST_BLOCK: u64 = 64 << 10;
@@ -215,18 +227,10 @@ impl Preallocation {
         if *stopped || chunk == 0 {
             return Ok(false);
         }
-        let zeros = ZEROS.get(..chunk).unwrap_or(&ZEROS);
-        let mut position = from;
-        while position < from + chunk as u64 {
-            let piece = PIECE - position as usize % PIECE;
-            let rest = chunk - (position - from) as usize;
-            let piece = zeros.get(..piece.min(rest)).unwrap_or(zeros);
-            own.file
-                .write_all_at(piece, position)
-                .map_err(|source| Error::io(IoOp::Write, &own.path, source))?;
-            position += piece.len() as u64;
-        }
-        self.zeroed_to.store(from + chunk as u64, Ordering::Release);
+        let to = from + chunk as u64;
+        let written = write_zeros(&*own.file, from, to);
+        written.map_err(|source| Error::io(IoOp::Write, &own.path, source))?;
+        self.zeroed_to.store(to, Ordering::Release);
         Ok(true)
     }
 }

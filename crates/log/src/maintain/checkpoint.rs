@@ -20,7 +20,7 @@ impl Log {
         if self.options.durability == Durability::Memory && self.shared.durable_end() < end {
             let mut files = vec![self.target()?];
             files.extend(self.epochs.take_unsynced());
-            self.sync_lazily(files, None, end);
+            self.sync_in_background(files, None, end);
         }
         let candidate = self.candidate();
         self.background.submit(self.checkpoint_job(candidate));

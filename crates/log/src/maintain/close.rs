@@ -14,7 +14,7 @@ impl Log {
     /// recovers it.
     pub fn close(mut self) -> Result<(), Error> {
         self.compacting.cancel();
-        self.settle();
+        self.wait_idle();
         // Checks failures of this moment too: a sync after a failed one proves nothing.
         self.committer.check_usable()?;
         self.write_end()
@@ -59,7 +59,7 @@ impl Log {
     pub fn delete(self) -> Result<(), Error> {
         self.shared.close();
         self.compacting.cancel();
-        self.settle();
+        self.wait_idle();
         let storage = self.committer.files().storage();
         let marked = file_names::deleted_name(&self.directory, storage.wall_clock_ns());
         let mark = || {
@@ -73,7 +73,7 @@ impl Log {
     }
 
     /// Waits until both threads have served this log. The committer first, because its answers may submit background jobs.
-    pub(crate) fn settle(&self) {
+    pub(crate) fn wait_idle(&self) {
         if self.committer.is_stepped() {
             while self.committer.step() {}
             return;

@@ -135,7 +135,7 @@ impl Log {
     /// Makes the sealed file, the new one and its name durable before any later commit is answered.
     fn sync_roll(&self, files: [Arc<SyncFile>; 2], directory: Arc<SyncFile>) {
         if self.options.durability == Durability::Memory {
-            self.sync_lazily(files.to_vec(), Some(directory), self.active.base_offset);
+            self.sync_in_background(files.to_vec(), Some(directory), self.active.base_offset);
             return;
         }
         let [sealed, new] = files;
@@ -161,7 +161,7 @@ impl Log {
 
     /// Syncs in the background worker, for class `memory`: no ack waits for it, and a sync of a whole segment would delay the acks
     /// of other partitions.
-    pub(super) fn sync_lazily(
+    pub(super) fn sync_in_background(
         &self,
         targets: Vec<Arc<SyncFile>>,
         directory: Option<Arc<SyncFile>>,

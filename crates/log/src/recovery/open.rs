@@ -145,7 +145,7 @@ impl Log {
         }
         let mut checkpoint = CheckpointFile::open(storage, directory, identity)?;
         if let Some(first) = sources.first() {
-            checkpoint.settle_log_start(first.base_offset);
+            checkpoint.raise_log_start(first.base_offset);
         }
         let snapshot = IndexSnapshot::find(
             storage,
@@ -155,7 +155,7 @@ impl Log {
             options.segment_bytes,
         );
         if let Some(snapshot) = &snapshot {
-            checkpoint.settle_durable(snapshot.end_offset());
+            checkpoint.raise_durable(snapshot.end_offset());
         }
         let last = checkpoint.last();
         // A log that had records never begins at 0 again, even without segments: its offsets are used. So does a log whose only

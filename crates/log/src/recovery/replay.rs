@@ -165,7 +165,7 @@ impl Log {
 
     fn sync_replayed(&mut self, has_lost: bool) -> Result<(), Error> {
         // The syncs of a roll first: the later end must not be recorded before.
-        self.settle();
+        self.wait_idle();
         self.committer.check_usable()?;
         self.target()?.sync()?;
         if let Some(epochs) = self.epochs.take_unsynced() {

@@ -1,22 +1,8 @@
-//! The `checkpoint` file: high watermark, log start, durable point, in two slots.
+//! The `checkpoint` file: high watermark, log start, durable point, in two slots (`specs/formats/segment.md`).
 //!
 //! The slots are those of [`crate::io::slots`]. All values are lower bounds: an old checkpoint costs a longer scan, nothing
 //! else. It is written to the page cache; the log start is also synced before files are removed. So the slots alternate only
 //! after a sync. An open syncs the file before it reads it, so that it reads what the disk holds.
-//!
-//! | Offset | Type | Field |
-//! |---|---|---|
-//! | 0 | u32 | magic `BSCC` |
-//! | 4 | u32 | version = 1 |
-//! | 8 | u64 | sequence number |
-//! | 16 | u64 | incarnation |
-//! | 24 | u32 | partition |
-//! | 28 | u32 | flags: 1 = closed cleanly; others: writers write 0, readers ignore |
-//! | 32 | u64 | high watermark |
-//! | 40 | u64 | log start offset |
-//! | 48 | u64 | durable point: every offset below it was synced |
-//! | 56 | u32 | reserved: writers write 0, readers ignore |
-//! | 60 | u32 | CRC-32C of bytes 0–59 |
 use crate::io::disk::SyncFile;
 use crate::io::fields::{seal, u32_at, u64_at, unseal};
 use crate::io::slots::{self, FIRST_SLOT, SLOT_DISTANCE, Slots};
@@ -91,14 +77,14 @@ impl CheckpointFile {
 
     /// Raises the log start to the first segment when a slot is damaged: the damaged slot may be the newer one, and segments
     /// that retention removed since are not missing.
-    pub fn settle_log_start(&mut self, first_offset: u64) {
+    pub fn raise_log_start(&mut self, first_offset: u64) {
         if let Some(last) = self.last.as_mut().filter(|_| self.is_doubtful) {
             last.log_start = last.log_start.max(first_offset);
         }
     }
 
     /// Raises the durable point to that of the index snapshot.
-    pub fn settle_durable(&mut self, offset: u64) {
+    pub fn raise_durable(&mut self, offset: u64) {
         if let Some(last) = &mut self.last {
             last.durable = last.durable.max(offset);
         }
@@ -166,7 +152,7 @@ impl CheckpointFile {
 }
 
 /// Reads `<directory>/checkpoint` without changing it; `None` when there is none.
-pub(crate) fn look(
+pub(crate) fn peek(
     storage: &dyn Storage,
     directory: &Path,
     identity: LogId,

@@ -220,7 +220,7 @@ impl Shared {
         self.keys.store(Arc::new(keys.clone()));
     }
 
-    /// Whether the last commit was synced in the WAL: then nobody waits for syncs of the segment.
+    /// Whether the last commit was synced in the WAL: then no ack waits for syncs of the segment.
     pub fn is_in_wal(&self) -> bool {
         self.is_in_wal.load(Ordering::Relaxed)
     }

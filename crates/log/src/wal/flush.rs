@@ -63,11 +63,11 @@ impl Wal {
         if state.is_flushing || is_idle || !(late || often || much) {
             return;
         }
-        let lazy = begin(&mut state);
+        let pending = begin(&mut state);
         drop(state);
         let wal = Arc::clone(self);
         self.background
-            .submit(Box::new(move || wal.flush_these(lazy)));
+            .submit(Box::new(move || wal.flush_these(pending)));
     }
 
     /// Syncs the segments now, so that no file is needed any more: at the end of a clean run.
@@ -81,13 +81,13 @@ impl Wal {
             return;
         }
         state.ring.end_current();
-        let lazy = begin(&mut state);
+        let pending = begin(&mut state);
         drop(state);
-        self.flush_these(lazy);
+        self.flush_these(pending);
     }
 
-    fn flush_these(&self, lazy: PendingFlushes) {
-        let outcome = self.sync_segments(&lazy.entries);
+    fn flush_these(&self, pending: PendingFlushes) {
+        let outcome = self.sync_segments(&pending.entries);
         failpoint::pass("journal.segments_synced");
         let outcome = outcome.and_then(|()| self.release_flushed(true));
         let mut state = self.state.lock();
@@ -98,7 +98,7 @@ impl Wal {
             Ok(named) => self.release_old(&mut state, &named),
             Err(error) => {
                 // A lack of descriptors lost nothing: the next flush tries all of it again.
-                let since = std::mem::replace(&mut state.unflushed, lazy);
+                let since = std::mem::replace(&mut state.unflushed, pending);
                 for new in since.entries {
                     state.unflushed.add(new);
                 }
@@ -120,8 +120,8 @@ impl Wal {
 
     /// Syncs through descriptors of its own: the kernel reports a failed write-back once for each descriptor, and the one that acks
     /// are synced through must see it.
-    fn sync_segments(&self, lazy: &[PendingFlush]) -> Result<(), Error> {
-        for PendingFlush { file, shared, end } in lazy {
+    fn sync_segments(&self, pending: &[PendingFlush]) -> Result<(), Error> {
+        for PendingFlush { file, shared, end } in pending {
             let own = match SyncFile::open(self.files.storage(), &file.path, OpenMode::ReadWrite) {
                 Ok(own) => own,
                 // Removed, with its log or by retention.

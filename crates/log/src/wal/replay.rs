@@ -176,7 +176,7 @@ fn wanted<'a>(
     Ok(move |log: LogId, chunk: &ReplayChunk| {
         let durable = durable.entry(log).or_insert_with(|| {
             let directory = partitions.join(log.incarnation.to_string());
-            let slots = checkpoint::look(storage, &directory, log);
+            let slots = checkpoint::peek(storage, &directory, log);
             let last = slots.and_then(|slots| slots.last);
             last.map_or(0, |last| last.durable)
         });

@@ -8,7 +8,7 @@ use super::replay::WalFile;
 use crate::failpoint;
 use crate::io::disk::{self, SyncFile};
 use crate::io::file_names::{journal_name as name, journal_number as number};
-use crate::io::preallocate::PIECE;
+use crate::io::preallocate::write_zeros;
 use crate::io::storage::{OpenMode, Storage};
 use crate::{Error, IoOp};
 use std::io;
@@ -223,7 +223,7 @@ impl Ring {
         name
     }
 
-    /// The file asked for is there, or could not be made.
+    /// The requested file was made, or could not be.
     pub fn made(&mut self, file: Option<&Arc<SyncFile>>, now_ns: i64) {
         self.making = false;
         if let Some(file) = file {
@@ -324,7 +324,7 @@ impl Ring {
 /// filesystem need space too.
 pub(crate) fn make(storage: &dyn Storage, path: &Path, bytes: u64) -> Result<Arc<SyncFile>, Error> {
     if let Some(directory) = path.parent() {
-        // Where nobody can tell, the zeros will.
+        // If the free space is unknown, the writes show it.
         let free = storage.free_bytes(directory).unwrap_or(u64::MAX);
         if free < bytes.saturating_mul(2) {
             return Err(Error::Full {
@@ -333,17 +333,9 @@ pub(crate) fn make(storage: &dyn Storage, path: &Path, bytes: u64) -> Result<Arc
         }
     }
     let file = SyncFile::open(storage, path, OpenMode::Replace)?;
-    let zeros = [0; PIECE];
     let fill = || {
-        let mut position = 0;
-        while position < bytes {
-            let chunk = zeros.get(..(bytes - position).min(PIECE as u64) as usize);
-            let chunk = chunk.unwrap_or(&zeros);
-            file.file
-                .write_all_at(chunk, position)
-                .map_err(|source| Error::io(IoOp::Write, path, source))?;
-            position += chunk.len() as u64;
-        }
+        let written = write_zeros(&*file.file, 0, bytes);
+        written.map_err(|source| Error::io(IoOp::Write, path, source))?;
         file.sync()?;
         path.parent().map_or(Ok(()), |directory| {
             disk::sync_directory_and_name(storage, directory)

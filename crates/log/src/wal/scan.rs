@@ -97,7 +97,7 @@ impl<'a> Scan<'a> {
                 self.seen.insert(head.checksum);
             }
             if !content.is_whole() && !self.is_followed()? {
-                self.look_within(at)?;
+                self.resume_within(at)?;
             }
             return Ok(Some(Frame {
                 position: at,
@@ -140,7 +140,7 @@ impl<'a> Scan<'a> {
 
     /// A frame whose content is damaged and that none follows may be a copy of another frame's beginning: continues at a frame
     /// within it.
-    fn look_within(&mut self, at: u64) -> io::Result<()> {
+    fn resume_within(&mut self, at: u64) -> io::Result<()> {
         if let (Some((position, link)), _) = self.resume(at + 1)?
             && position < self.position
         {

@@ -271,7 +271,7 @@ impl Repair<'_> {
 
     /// The log ends at `offset` from now on.
     fn lower_checkpoint(&self, offset: u64) -> Result<(), Error> {
-        let last = checkpoint::look(self.storage, self.directory, self.identity)
+        let last = checkpoint::peek(self.storage, self.directory, self.identity)
             .and_then(|slots| slots.last)
             .unwrap_or_default();
         let mut file = CheckpointFile::open(self.storage, self.directory, self.identity)?;
