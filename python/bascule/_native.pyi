@@ -63,7 +63,7 @@ class Engine:
                 (permission, not a directory, no space), `configuration_invalid` (a file of a master key cannot be used).
         """
 
-    # -- life -------------------------------------------------------------------------------------------------------
+    # -- start and end ----------------------------------------------------------------------------------------------
     def bind(self, host: str, port: int) -> int:
         """Reserve the port (0 = any free one) and return it. The kernel refuses connections to it until `listen`.
 
@@ -75,18 +75,12 @@ class Engine:
         """Serve gRPC (Liftbridge, health, Flight) on the bound port.
 
         Raises:
-            NativeError: `address_in_use`: somebody else began to listen there after `bind`; `invalid_argument`: no port
-                is bound.
+            NativeError: `address_in_use`: another process listens there since `bind`; `invalid_argument`: not bound.
         """
 
     def serve_http(self, host: str, port: int, settings: bytes) -> int:
-        """Bind (port 0 = any free one) and answer probes and metrics over HTTP, until `close`. Returns the bound port.
-        They are answered while Python is busy.
-
-        Args:
-            host: name or address.
-            port: 0 to 65535.
-            settings: JSON (seam.md): `partitions` and `groups`, bools.
+        """Bind (port 0 = any free one) and answer probes and metrics over HTTP, until `close`, also while Python is busy.
+        Returns the bound port. The settings are JSON (seam.md): `partitions` and `groups`, bools.
 
         Raises:
             NativeError: `address_in_use`, `address_unusable`.
@@ -99,10 +93,8 @@ class Engine:
         """From now on the check `nats` fails while NATS is not connected; before it was a warning."""
 
     def report(self, values: bytes) -> None:
-        """Take what the control plane counts, for `/metrics`: JSON object of names to numbers (seam.md).
-
-        Raises:
-            NativeError: `invalid_argument`: a name that is not one of them.
+        """Set the counts of the control plane for `/metrics`: JSON object of names to numbers (seam.md). Raises NativeError
+        `invalid_argument` for an unknown name.
         """
 
     def checks(self) -> bytes:
@@ -336,10 +328,7 @@ class Client:
 
     def __new__(cls, address: str, options: bytes) -> Client:
         """Connect to `host:port`. JSON options: `connect_timeout_ms`, `max_in_flight` (records), `max_in_flight_bytes`,
-        `client_id`, `tls` (`ca`, `cert`, `key`: paths, `server_name`; all optional).
-
-        Raises:
-            NativeError: `unavailable`.
+        `client_id`, `tls` (`ca`, `cert`, `key`: paths, `server_name`; all optional). Raises NativeError `unavailable`.
         """
 
     def call(self, method: str, request: bytes, timeout_ms: int) -> bytes:
@@ -472,16 +461,16 @@ class Subscription:
         """Up to `max_records` records that are there, waiting at most `timeout_ms` for the first; None = nothing came.
 
         Raises:
-            NativeError: how the stream ended (`end_of_stream`, `not_found`, …).
+            NativeError: why the stream ended (`end_of_stream`, `not_found`, …).
         """
 
     @property
     def incarnation(self) -> int:
-        """Of which history of the partition the offsets are; 0 when the broker does not tell."""
+        """The history of the partition that the offsets belong to; 0 if the broker does not send it."""
 
     @property
     def start(self) -> int | None:
-        """The offset that reading begins at; None when the broker does not tell."""
+        """The offset that reading begins at; None if the broker does not send it."""
 
     def close(self) -> None: ...
 
