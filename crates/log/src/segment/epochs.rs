@@ -1,16 +1,7 @@
 //! Where each leader epoch began.
 //!
 //! The `epochs` file grows by one entry when an epoch begins, and is synced together with the first records of that
-//! epoch, before they are acked. It can be rebuilt from the batch headers:
-//!
-//! | Offset | Type | Field |
-//! |---|---|---|
-//! | 0 | u64 | leader epoch |
-//! | 8 | u64 | start offset: the first record of the epoch |
-//! | 16 | u32 | low half of the incarnation |
-//! | 20 | u32 | CRC-32C of bytes 0–19 |
-//!
-//! repeated every 24 bytes; epochs ascend, offsets do not decrease. The first invalid entry ends the file.
+//! epoch, before they are acked. It can be rebuilt from the batch headers. Its bytes are in `specs/formats/segment.md`.
 use crate::io::disk::{self, SyncFile};
 use crate::io::fields::{seal, u32_at, u64_at, unseal};
 use crate::io::storage::{OpenMode, Storage};
@@ -26,7 +17,7 @@ pub(crate) struct EpochTable {
     entries: Vec<(u64, u64)>,
     identity: LogId,
     path: PathBuf,
-    /// Open while it holds entries that nobody was asked to sync.
+    /// Open while it holds entries whose sync was not requested.
     unsynced: Option<Arc<SyncFile>>,
 }
 

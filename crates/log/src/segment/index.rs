@@ -1,26 +1,8 @@
 //! The sparse index of a segment: about one entry per 64 KiB, for look-ups by offset and by time.
 //!
 //! In memory it grows without locks: one writer appends, readers see whole entries. On disk (`.idx`, written when a
-//! segment is sealed and at a clean close, checksummed as a whole) it also carries the segment's summary:
-//!
-//! | Offset | Type | Field |
-//! |---|---|---|
-//! | 0 | u32 | magic `BSCI` |
-//! | 4 | u32 | version = 1 |
-//! | 8 | u64 | incarnation |
-//! | 16 | u32 | partition |
-//! | 20 | u32 | chain: link of the last batch of the segment (or the preamble's) |
-//! | 24 | u64 | base offset |
-//! | 32 | u64 | next offset: first offset after the segment |
-//! | 40 | u64 | end: position after the last batch = length of the file |
-//! | 48 | u64 | records |
-//! | 56 | i64 | first timestamp, ns; `i64::MIN` = no records |
-//! | 64 | i64 | last timestamp, ns; `i64::MIN` = none here or before |
-//! | 72 | u64 | leader epoch of the last batch (or the preamble's) |
-//! | 80 | u32 | number of entries, n |
-//! | 84 | u32 | reserved: writers write 0, readers ignore |
-//! | 88 | n × 16 B | entries: relative offset u32, position u32, relative max timestamp u64 |
-//! | 88 + 16 n | u32 | CRC-32C of everything before |
+//! segment is sealed and at a clean close, checksummed as a whole) it also carries the segment's summary; its bytes are in
+//! `specs/formats/segment.md`.
 //!
 //! An entry names the beginning of a batch. Its time is the largest timestamp of the segment *before* that batch, as
 //! ns after the first timestamp (the first entry: 0).

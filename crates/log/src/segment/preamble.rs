@@ -1,18 +1,4 @@
-//! The first 64 bytes of a segment.
-//!
-//! | Offset | Type | Field |
-//! |---|---|---|
-//! | 0 | u32 | magic `BSCS` |
-//! | 4 | u32 | format version = 1 |
-//! | 8 | u64 | incarnation |
-//! | 16 | u32 | partition |
-//! | 20 | u32 | chain: link of the batch before this segment, 0 when unknown or none |
-//! | 24 | u64 | base offset |
-//! | 32 | i64 | creation time, ns since 1970 |
-//! | 40 | i64 | latest timestamp before this segment, ns; `i64::MIN` = none |
-//! | 48 | u64 | leader epoch of the batch before this segment |
-//! | 56 | u32 | reserved: writers write 0, readers ignore |
-//! | 60 | u32 | CRC-32C of bytes 0–59 |
+//! The first 64 bytes of a segment (`specs/formats/segment.md`).
 use crate::LogId;
 use crate::io::fields::{i64_at, seal, u32_at, u64_at, unseal};
 use crate::io::storage::Storage;

@@ -4,18 +4,7 @@
 //! `landmark` is replaced as a whole (temporary file, rename) and not synced: it describes only what was synced before it
 //! was written, so whichever version a crash leaves is true. It is trusted when its checksum matches, it describes the last
 //! segment, that segment is long enough, and the batch before the position is the one it names: the link of that batch
-//! commits to the whole history before it. Otherwise it counts as absent.
-//!
-//! | Offset | Type | Field |
-//! |---|---|---|
-//! | 0 | u32 | magic `BSCL` |
-//! | 4 | u32 | version = 1 |
-//! | 8 | u64 | position of the last batch before the snapshot position |
-//! | 16 | u32 | bytes of the index, n |
-//! | 20 | u32 | bytes of the producers, m |
-//! | 24 | n | as an `.idx` file whose end is the snapshot position |
-//! | 24 + n | m | as a `producers` file whose offset is that of the snapshot |
-//! | 24 + n + m | u32 | CRC-32C of everything before |
+//! commits to the whole history before it. Otherwise it counts as absent. Its bytes are in `specs/formats/segment.md`.
 use crate::io::disk;
 use crate::io::fields::{seal, u32_at, u64_at, unseal};
 use crate::io::storage::Storage;

@@ -8,18 +8,8 @@
 //! Sequences count records and wrap at 2^32. A batch that compaction rewrote counts with its span, the number of records that
 //! it had.
 //!
-//! The `producers` file is the state at the start of a segment; later batches are read from their headers:
-//!
-//! | Offset | Type | Field |
-//! |---|---|---|
-//! | 0 | u32 | magic `BSCP` |
-//! | 4 | u32 | version = 1 |
-//! | 8 | u64 | incarnation |
-//! | 16 | u32 | partition |
-//! | 20 | u32 | number of producers |
-//! | 24 | u64 | offset: the state includes every batch below it |
-//! | 32 | | per producer: id u64, epoch u32, number of batches u32 (1–5), then per batch, oldest first: base sequence u32, count u32, base offset u64, base timestamp i64 |
-//! | end | u32 | CRC-32C of everything before |
+//! The `producers` file is the state at the start of a segment; later batches are read from their headers. Its
+//! bytes are in `specs/formats/segment.md`.
 use crate::LogId;
 use crate::io::fields::{i64_at, seal, u32_at, u64_at, unseal};
 use bascule_record::{Header, Producer};

@@ -2,18 +2,7 @@
 //!
 //! The file is a record, not evidence: reads check every batch, and a scrub finds all damage again. It keeps damage visible
 //! after a restart and prevents a second report. A range leaves it when a scrub finds its segment intact, or when it falls
-//! below the log start.
-//!
-//! | Offset | Type | Field |
-//! |---|---|---|
-//! | 0 | u32 | magic `BSCQ` |
-//! | 4 | u32 | version = 1 |
-//! | 8 | u64 | incarnation |
-//! | 16 | u32 | partition |
-//! | 20 | u32 | number of ranges, n |
-//! | 24 | i64 | when the last whole scrub ended, ns since 1970; 0 = never |
-//! | 32 | n × 40 B | ranges: start u64, end u64, base offset of the segment or number of the journal's file u64, position u64, fault u32, reserved u32 |
-//! | 32 + 40 n | u32 | CRC-32C of everything before |
+//! below the log start. Its bytes are in `specs/formats/segment.md`.
 use crate::io::disk;
 use crate::io::fields::{i64_at, seal, u32_at, u64_at, unseal};
 use crate::io::file_names::{base_offset_of, segment_name};
