@@ -106,7 +106,7 @@ class PartitionDetails:
             received_at=_time(found.open.last_received_ns),
             nats_subscription=found.nats.subscription,
             nats_refusal=found.nats.refusal,
-            nats_not_stored=dict(found.nats.not_stored),
+            nats_not_stored=dict(sorted(found.nats.not_stored.items())),
             failure=found.failure,
             scrubbed_at=_time(found.scrubbed_ns),
             damaged=tuple(Damage(item.start, item.end, item.fault, item.path, item.position) for item in found.damaged),
@@ -286,7 +286,8 @@ class Details(Calls):
         answer = self._call("FetchBrokerDetails", requests.broker_details(), timeout)
         found = admin("FetchBrokerDetailsResponse").FromString(answer)
         checks = tuple(Check(item.name, item.outcome, item.reason) for item in found.checks)
-        return BrokerDetails(found.id, found.host, found.port, dict(found.statistics), found.version, checks)
+        statistics = dict(sorted(found.statistics.items()))
+        return BrokerDetails(found.id, found.host, found.port, statistics, found.version, checks)
 
     def list_cursors(self, *, prefix: str = "", timeout: float | None = None) -> list[CursorEntry]:
         """All stored positions in existing streams, ordered by cursor, stream and partition.
