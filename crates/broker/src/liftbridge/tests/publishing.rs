@@ -357,34 +357,44 @@ struct Streams {
 async fn requests_of_the_admin_kind_cross_to_the_control_plane() {
     let harness = Harness::new();
     let mut client = harness.connect().await;
-    let request = Streams {
-        streams: vec!["a".into()],
-    };
-    let call =
-        client.unary::<_, SetCursorResponse>("proto.API/FetchMetadata", request, Some(PATIENCE));
-    let asked = async {
-        loop {
-            let events = harness.engine.shared().events.poll(100);
-            for event in events {
-                if let crate::events::Event::Request(request) = event {
-                    return request;
-                }
+    for (path, handler) in [
+        ("proto.API/FetchMetadata", "liftbridge/FetchMetadata"),
+        ("bascule.admin.v1.Admin/PurgeStream", "admin/PurgeStream"),
+    ] {
+        let request = Streams {
+            streams: vec!["a".into()],
+        };
+        let call = client.unary::<_, SetCursorResponse>(path, request, Some(PATIENCE));
+        let request = tokio::select! {
+            _ = call => panic!("nobody answers here"),
+            request = next_request(&harness) => request,
+        };
+        assert_eq!(
+            (request.method.as_str(), &request.body[..]),
+            (handler, &b"\x0a\x01a"[..])
+        );
+        let address = &request.caller.address;
+        assert!(address.starts_with("127.0.0.1:"), "{address}");
+        assert!(request.timeout.unwrap() <= Duration::from_mins(1));
+    }
+    for path in [
+        "proto.API/Nothing",
+        "proto.API/PurgeStream",
+        "bascule.admin.v1.Admin/CreateStream",
+        "bascule.admin.v1.Admin/Publish",
+    ] {
+        let unknown = client.unary::<_, SetCursorResponse>(path, Streams::default(), None);
+        assert_eq!(unknown.await.unwrap_err().code(), Code::Unimplemented);
+    }
+}
+
+async fn next_request(harness: &Harness) -> crate::events::Request {
+    loop {
+        for event in harness.engine.shared().events.poll(100) {
+            if let crate::events::Event::Request(request) = event {
+                return request;
             }
-            tokio::time::sleep(Duration::from_millis(1)).await;
         }
-    };
-    let request = tokio::select! {
-        _ = call => panic!("nobody answers here"),
-        request = asked => request,
-    };
-    assert_eq!(
-        (request.method.as_str(), &request.body[..]),
-        ("liftbridge/FetchMetadata", &b"\x0a\x01a"[..])
-    );
-    let address = &request.caller.address;
-    assert!(address.starts_with("127.0.0.1:"), "{address}");
-    assert!(request.timeout.unwrap() <= Duration::from_mins(1));
-    let unknown =
-        client.unary::<_, SetCursorResponse>("proto.API/Nothing", Streams::default(), None);
-    assert_eq!(unknown.await.unwrap_err().code(), Code::Unimplemented);
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
 }
