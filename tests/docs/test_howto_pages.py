@@ -31,6 +31,7 @@ class Followed(NamedTuple):
 
 
 OF_THEIR_OWN: Final = {
+    "archive.md": "tests/docs/test_archive_page.py::test_the_page_is_followed_to_its_end",
     "encrypt.md": "tests/docs/test_howto_commands.py::test_encrypt_streams_at_rest",
     "liftbridge.md": "tests/docs/test_howto_liftbridge.py::test_the_page_is_followed_to_its_end",
     "repair.md": "tests/docs/test_howto_commands.py::test_check_and_repair_the_data",

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import bascule.lake
-import bascule.spark
 import pytest
 from bascule.errors import UsageError
 from bascule.lake.failpoints import NAMES, VARIABLE, Name

@@ -28,10 +28,11 @@ from bascule.lake.epochs import Append, Epoch, Recorded, TableState
 from bascule.lake.files import DataFile
 from bascule.lake.options import ArchiveOptions, partition_column
 from bascule.lake.ranges import Covered, Source
-from bascule.lake.storage import check_conditional_put, open_storage
+from bascule.lake.storage import LocalFolder, check_conditional_put, open_storage
 
 CONFIGURATION: Final = {"delta.enableDeletionVectors": "false"}
 """Configuration of tables that are created here."""
+LOG: Final = "_delta_log"
 _SHAPE_ONLY: Final = frozenset({"nullable", "containsNull", "valueContainsNull", "metadata"})
 
 
@@ -108,7 +109,9 @@ class DeltaTarget:
         return True
 
     def finish(self) -> None:
-        """Files are in their places before the commit."""
+        """Sync the newest entry of a local table's log, which deltalake does not; files are in their places."""
+        if isinstance(self.storage, LocalFolder):
+            self.storage.sync(f"{LOG}/{self.open().version():020d}.json")
 
     def _create(self, schema: Any) -> None:
         if self.storage.read(TABLE) is not None:

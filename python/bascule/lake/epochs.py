@@ -119,9 +119,9 @@ def decide(table: str, state: TableState, epoch: Epoch) -> Append | Already:
         _check_target(table, state, epoch)
     else:
         _check_overlap(table, state, epoch, epoch.ranges)
-    number = epoch.writer.number
+    number, follows = epoch.writer.number, last is not None and epoch.number == last.epoch + 1
     covered = {
-        source: extend(state.covered.get(source), written, number, complete=epoch.complete)
+        source: extend(state.covered.get(source), written, number, complete=epoch.complete, follows=follows)
         for source, written in (epoch.ranges or {}).items()
     }
     return Append(Recorded(epoch.number, number_of(epoch.run_id), number_of(epoch.token), epoch.rows), covered)

@@ -28,7 +28,7 @@ _SPARK_OWN: Final = frozenset({"checkpointlocation", "queryname", "format"})
 TABLE: Final = OptionSet(
     "Archive",
     'Options of `format("bascule_archive")` and, but for `queryId` and `epoch`, of `bascule.spark.archive`, which sets '
-    "`path`, `tableFormat`, `partitionBy` and `complete` itself.",
+    "`path`, `tableFormat`, `partitionBy` and `complete` itself. [Archive a stream](../how-to/archive.md) shows them.",
     (
         text("path", "folder of the table, or `s3://bucket/folder`; `{stream}` in it: each stream has its own table"),
         choice("tableFormat", "format of the table", ("delta", "parquet"), default="delta"),

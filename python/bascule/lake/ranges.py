@@ -67,7 +67,7 @@ def _merged(parts: list[Written]) -> Written:
     return whole
 
 
-def extend(covered: Covered | None, written: Written, writer: int, *, complete: bool) -> Covered:
+def extend(covered: Covered | None, written: Written, writer: int, *, complete: bool, follows: bool = True) -> Covered:
     """What a table covers after an epoch.
 
     Args:
@@ -76,6 +76,7 @@ def extend(covered: Covered | None, written: Written, writer: int, *, complete: 
         writer: number of the writer.
         complete: the rows of an epoch are all records of its range, and the writer's next epoch begins where this one
             ends, so that offsets without a row do not exist.
+        follows: the table has the writer's epoch before this one, so that nothing is missing in between.
 
     Returns:
         The longest range that ends with the epoch's last row and is known to have no record missing.
@@ -83,7 +84,7 @@ def extend(covered: Covered | None, written: Written, writer: int, *, complete: 
     if covered is None:
         whole = complete or written.is_dense
         return Covered(written.first if whole else written.end, written.end, writer)
-    continues = written.first == covered.end or (complete and covered.writer == writer)
+    continues = written.first == covered.end or (complete and follows and covered.writer == writer)
     if not (complete or written.is_dense):
         return Covered(written.end, written.end, writer)
     return Covered(covered.first if continues else written.first, written.end, writer)

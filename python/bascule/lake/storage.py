@@ -135,6 +135,12 @@ class LocalFolder:
             return False
         return True
 
+    def sync(self, name: str) -> None:
+        """Make a file that another library wrote durable."""
+        with (self.folder / name).open("rb") as file:
+            os.fsync(file.fileno())
+        self.settle([name])
+
     def settle(self, names: list[str]) -> None:
         """As `Storage.settle`: sync the folders from the files up to the table's."""
         folders = {self.folder}

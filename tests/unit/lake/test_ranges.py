@@ -32,6 +32,11 @@ def test_the_covered_range_has_no_record_missing(
     assert extend(before, written, ME, complete=complete) == after
 
 
+def test_a_hole_after_a_missing_epoch_is_not_covered() -> None:
+    after = extend(Covered(0, 5, ME), Written(6, 8, 2), ME, complete=True, follows=False)
+    assert after == Covered(6, 8, ME)
+
+
 def test_ranges_of_tasks_are_merged_by_source() -> None:
     merged = merge([(S, Written(4, 8, 4)), (T, Written(0, 1, 1)), (S, Written(0, 4, 4))])
     assert merged == {S: Written(0, 8, 8), T: Written(0, 1, 1)}

@@ -1,0 +1,48 @@
+"""The page about archives, followed in one session from the first command to the last table."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from bascule.testing import TestBroker, broker
+
+from tests.docs.snippets import ROOT, commands, snippets
+from tests.docs.test_readme import python, shell
+
+PAGE = ROOT / "docs" / "how-to" / "archive.md"
+CHECKED = """
+from pathlib import Path
+print("tables", sorted(path.parent.name for path in Path("lake").glob("*/_delta_log")))
+print("words", DeltaTable("lake/words").to_pyarrow_table().to_pylist())
+"""
+PRODUCE = """
+import subprocess, sys
+for stream, value in (("orders", "second order"), ("refunds", "a refund")):
+    subprocess.run([sys.executable, "-m", "bascule.cli", "produce", stream, value], check=True)
+"""
+
+
+@pytest.fixture
+def started() -> Iterator[TestBroker]:
+    """A new broker for each attempt, since the names are fixed."""
+    with broker() as running:
+        yield running
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_the_page_is_followed_to_its_end(started: TestBroker, tmp_path: Path) -> None:
+    lines = [line for snippet in snippets(PAGE, "sh") for line in commands(snippet)]
+    assert [line.split()[1] for line in lines] == ["serve", "stream", "produce"]
+    for line in [*lines[1:], "bascule stream create refunds --subject 'refunds.>'"]:
+        shell(line.replace("bascule ", ".venv/bin/bascule ", 1), started, tmp_path)
+    first, *page = snippets(PAGE, "python")
+    assert len(page) == 5
+    blocks = [first.text, page[0].text, PRODUCE, *(snippet.text for snippet in page[1:]), CHECKED]
+    printed = python(first._replace(text="\n".join(blocks)), started, tmp_path)
+    shown = printed.splitlines()
+    assert "[{'stream': 'orders', 'partition': 0, 'offset': 0, 'value': b'first order'}]" in shown
+    assert "2 files merged" in shown
+    assert "0 files deleted" in shown
+    assert "tables ['orders', 'orders-by-day', 'refunds-by-day', 'words']" in shown
+    assert "words [{'subject': 'orders.>', 'count': 2}]" in shown
