@@ -93,6 +93,36 @@ def test_an_idle_query_runs_no_epoch(spark: Any, streams: Streams, tmp_path: Pat
     assert query.rows() == [(0, 0), (0, 1)]
 
 
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"minOffsetsPerTrigger": 1000, "maxOffsetsPerTrigger": 5000, "maxTriggerDelay": "1h"},
+        {"endingTimestamp": 4_000_000_000_000},
+        {"stream": None, "streamPattern": ".*", "endingOffsets": '{"s": {"0": 1}}'},
+    ],
+)
+def test_an_idle_query_calls_the_broker_at_most_three_times_a_second(
+    spark: Any, streams: Streams, tmp_path: Path, options: dict[str, Any]
+) -> None:
+    streams.create("s")
+    streams.put("s", [b"a"])
+    query = Query(spark, streams, tmp_path, longPollMs=500, **options)
+    running = query.start()
+    try:
+        until(lambda: len(query_epochs(query)) == 1)
+        streams.put("s", [b"too few, or after the end"] * 3)
+        if "endingTimestamp" in options:
+            until(lambda: len(query_epochs(query)) == 2)
+        time.sleep(1)
+        before, began = sum(streams.calls().values()), time.monotonic()
+        time.sleep(4)  # counts the calls of this time
+        calls, seconds = sum(streams.calls().values()) - before, time.monotonic() - began
+        assert 0 < calls <= 3 * seconds
+        assert running.isActive
+    finally:
+        running.stop()
+
+
 def query_epochs(query: Query) -> list[str]:
     """Epochs that were finished."""
     folder = query.checkpoint / "commits"

@@ -6,6 +6,9 @@ import time
 from typing import Any
 
 import pytest
+from bascule.errors import BrokerError
+from bascule.spark import stream
+from bascule.spark.batch import RangesPartition
 from bascule.spark.options import Limits, parse_options
 from bascule.spark.stream import BasculeStreamReader
 from bascule.spark.waiting import NEVER, missing_offsets, wait_ms, wake_offsets
@@ -43,8 +46,8 @@ class Query:
         while self.next():
             pass
 
-    def marks(self, stream: str) -> dict[str, Any]:
-        return json.loads(self.end)["streams"].get(stream, {})
+    def marks(self, name: str) -> dict[str, Any]:
+        return json.loads(self.end)["streams"].get(name, {})
 
     def idle_calls(self) -> tuple[int, float]:
         """Calls of the broker in `POLLS` calls of the reader that find nothing, and how long they took, in s."""
@@ -177,3 +180,60 @@ def test_what_is_missing_and_how_long_to_wait() -> None:
     assert missing_offsets(Limits(), 0, 0.0) == 1
     assert (wait_ms(limits, 500, 0.0), wait_ms(limits, 500, 899.5), wait_ms(limits, 500, 5000.0)) == (500, 101, 500)
     assert wait_ms(Limits(max_delay_ms=1000), 500, 899.5) == 500
+
+
+def test_streams_that_match_later_are_read_from_their_first_record(
+    streams: Streams, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Created while the query runs and while it is stopped; the document has where they begin."""
+    monkeypatch.setattr(stream, "DISCOVERY_S", 0.0)
+    streams.create("s1")
+    streams.put("s1", [b"old"] * 3)
+    query = Query(streams, streamPattern="s[0-9]", startingOffsets="latest")
+    query.catch_up()
+    streams.create("s2")
+    streams.create("t3")
+    streams.put("s2", [b"a", b"b"])
+    query.catch_up()
+    assert {key: query.marks("s2")["0"][key] for key in ("first", "next")} == {"first": 0, "next": 2}
+    streams.create("s4", segment_bytes=1 << 16)
+    for _ in range(8):
+        streams.put("s4", [bytes(1000)] * 100)
+    streams.set("s4", retention_messages=250)
+    deadline = time.monotonic() + 30
+    while not streams.position("s4")[0]:
+        assert time.monotonic() < deadline, "retention removed nothing"
+        time.sleep(0.05)
+    query.restart()
+    before = query.end
+    query.catch_up()
+    log_start = streams.position("s4")[0]
+    assert query.marks("s4")["0"]["first"] == log_start
+    assert json.loads(query.end)["streams"].keys() == {"s1", "s2", "s4"}
+    # A micro-batch that is run again has the same range, whatever retention did since.
+    streams.set("s4", retention_messages=120)
+    while streams.position("s4")[0] == log_start:
+        assert time.monotonic() < deadline, "retention removed nothing"
+        time.sleep(0.05)
+    query.restart()
+    (task,) = query.reader.partitions(json.loads(before), json.loads(query.end))
+    assert isinstance(task, RangesPartition)
+    assert [(each.stream, each.start, each.end) for each in task.ranges] == [("s4", log_start, 800)]
+
+
+def test_records_of_a_new_stream_that_retention_removes_first_are_noticed(
+    streams: Streams, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stream, "DISCOVERY_S", 0.0)
+    query = Query(streams, streamPattern="s")
+    streams.create("s", segment_bytes=1 << 16)
+    query.catch_up()
+    for _ in range(8):
+        streams.put("s", [bytes(1000)] * 100)
+    streams.set("s", retention_messages=250)
+    deadline = time.monotonic() + 30
+    while not streams.position("s")[0]:
+        assert time.monotonic() < deadline, "retention removed nothing"
+        time.sleep(0.05)
+    with pytest.raises(BrokerError, match="offset 0 is below the log start offset"):
+        query.catch_up()

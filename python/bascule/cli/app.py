@@ -25,6 +25,7 @@ from bascule.cli.commands import (
     log,
     produce,
     serve,
+    spark,
     status,
     stream,
 )
@@ -55,6 +56,7 @@ app.command("consume")(consume.consume)
 app.add_typer(cursor.app, name="cursor")
 app.add_typer(group.app, name="group")
 app.command("bench")(benchmark.bench)
+app.add_typer(spark.app, name="spark")
 app.add_typer(context.app, name="context")
 app.add_typer(configuration.app, name="config")
 app.command("completion")(completion)

@@ -6,6 +6,7 @@ Needs pyspark and, on executors, pyarrow; never the engine. Importing this packa
 >>> spark.read.format("bascule").option("stream", "orders").load()
 >>> spark.readStream.format("bascule").option("stream", "orders").load()
 >>> bascule.spark.scan(spark, "orders", columns=["key", "value"])
+>>> bascule.spark.create_tables(spark, pattern="orders.*")
 >>> bascule.spark.archive(spark, stream="orders", to="lake/orders", checkpoint="lake/orders.checkpoint")
 """
 
@@ -14,12 +15,21 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from bascule.spark.archiving import archive
     from bascule.spark.bulk import scan
+    from bascule.spark.catalog import create_tables
+    from bascule.spark.machine_checks import doctor
     from bascule.spark.sessions import session
     from bascule.spark.source import BasculeSource
 
-__all__ = ["BasculeSource", "archive", "scan", "session"]
+__all__ = ["BasculeSource", "archive", "create_tables", "doctor", "scan", "session"]
 
-_HOMES = {"BasculeSource": "source", "archive": "archiving", "scan": "bulk", "session": "sessions"}
+_HOMES = {
+    "BasculeSource": "source",
+    "archive": "archiving",
+    "create_tables": "catalog",
+    "doctor": "machine_checks",
+    "scan": "bulk",
+    "session": "sessions",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -194,7 +194,8 @@ class Backoff:
         now = time.monotonic()
         if self._since is None:
             self._since = now
-            logger.warning("%s: %s; retrying for up to %.0f s", what, failure, self._deadline_s)
+            if self._deadline_s:
+                logger.warning("%s: %s; retrying for up to %.0f s", what, failure, self._deadline_s)
         if now + self._pause_s > self._since + self._deadline_s:
             return False
         time.sleep(self._pause_s)

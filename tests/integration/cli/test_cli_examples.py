@@ -25,7 +25,7 @@ ORDER = [
     "stream show", "stream edit",
     "stream pause", "stream resume", "stream readonly", "produce", "consume", "cursor set", "cursor get", "cursor list",
     "cursor forget", "group list", "group show", "group members", "group reset", "group delete",
-    "bench", "stream trim", "stream purge",
+    "bench", "spark doctor", "spark ddl", "stream trim", "stream purge",
     "stream delete",
 ]  # fmt: skip
 

@@ -6,6 +6,7 @@ COMMANDS = [
     ["stream", "resume"], ["stream", "readonly"], ["stream", "delete"], ["stream", "trim"], ["stream", "purge"],
     ["produce"], ["consume"], ["cursor", "get"], ["cursor", "list"], ["cursor", "set"], ["cursor", "forget"],
     ["group", "list"], ["group", "show"], ["group", "members"], ["group", "reset"], ["group", "delete"], ["bench"],
+    ["spark", "doctor"], ["spark", "ddl"],
     ["log", "verify"], ["log", "inspect"],
     ["log", "repair"], ["context", "add"], ["context", "list"],
     ["context", "show"], ["context", "use"], ["context", "remove"], ["config", "show"], ["config", "check"],
