@@ -3,12 +3,13 @@
 import os
 import socket
 import sys
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import pytest
 from bascule.errors import UsageError
-from bascule.spark import doctor, machine_checks
+from bascule.spark import doctor
 from bascule.spark.machine_checks import Finding
 from harness import Streams
 
@@ -60,8 +61,7 @@ def test_a_broker_that_does_not_answer_fails_at_once() -> None:
 def test_packages_outside_their_range_fail(
     monkeypatch: pytest.MonkeyPatch, installed: dict[str, str], outcome: str, found: str
 ) -> None:
-    own = machine_checks.version
-    monkeypatch.setattr(machine_checks, "version", lambda name: installed.get(name) or own(name))
+    monkeypatch.setattr("bascule.spark.machine_checks.version", lambda name: installed.get(name) or version(name))
     (name,) = installed
     finding = by_name(doctor())[name]
     assert (finding.outcome, finding.found) == (outcome, found)

@@ -3,7 +3,6 @@
 import logging
 import os
 import sys
-import tempfile
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from functools import cache
@@ -102,8 +101,6 @@ def _set_environment(count: int, master: str, *, unsafe_arrow: bool) -> None:
         os.environ.update(_UNSAFE_ARROW)
     if master.startswith("local"):
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    if master.startswith("local-cluster") and "SPARK_WORKER_DIR" not in os.environ:
-        os.environ["SPARK_WORKER_DIR"] = _work_folder().name
 
 
 def _settings(master: str, count: int, config: Mapping[str, str | int | bool], *, quiet: bool) -> dict[str, str]:
@@ -137,12 +134,6 @@ def _java(*, quiet: bool) -> Generator[None]:
             os.environ.pop("JAVA_HOME", None)
         else:
             os.environ["JAVA_HOME"] = before
-
-
-@cache
-def _work_folder() -> tempfile.TemporaryDirectory[str]:
-    """Where the executors of `local-cluster` work. Spark's default is a folder of the installed package."""
-    return tempfile.TemporaryDirectory(prefix="bascule-spark-work-")
 
 
 @cache
