@@ -32,6 +32,8 @@ from bascule.lake.storage import LocalFolder, check_conditional_put, open_storag
 
 CONFIGURATION: Final = {"delta.enableDeletionVectors": "false"}
 """Configuration of tables that are created here."""
+FORGETS_EPOCHS: Final = "delta.setTransactionRetentionDuration"
+"""A property of tables that forget what they record about epochs."""
 LOG: Final = "_delta_log"
 _SHAPE_ONLY: Final = frozenset({"nullable", "containsNull", "valueContainsNull", "metadata"})
 
@@ -44,10 +46,19 @@ class DeltaTarget:
         self._options = options
         self._delta: Any = import_deltalake()
         self._secrets = storage_options(options) if path.startswith("s3://") else None
+        self._table: Any = None
 
     def open(self) -> Any:
-        """The newest version."""
-        return self._delta.DeltaTable(self.storage.uri, storage_options=self._secrets)
+        """The table, at its newest version. The same object each time, which moves to that version.
+
+        Raises:
+            TableNotFoundError: of deltalake, when there is none.
+        """
+        if self._table is None:
+            self._table = self._delta.DeltaTable(self.storage.uri, storage_options=self._secrets)
+        else:
+            self._table.update_incremental()
+        return self._table
 
     def exists(self) -> bool:
         """Whether there is a table."""
@@ -55,9 +66,12 @@ class DeltaTarget:
 
     def prepare(self, schema: Any) -> None:
         """Create the table if it is missing, and compare its columns and partitioning."""
-        if not self.exists():
+        try:
+            table = self.open()
+        except self._delta.exceptions.TableNotFoundError:
             self._create(schema)
-        self.check(self.open(), schema)
+            table = self.open()
+        self.check(table, schema)
 
     def check(self, table: Any, schema: Any) -> None:
         """Compare a table with the rows.
@@ -74,8 +88,9 @@ class DeltaTarget:
             found = ", ".join(metadata.partition_columns) or "none"
             raise _another(self.storage.uri, f"it is partitioned by {found}, and partitionBy is {fields or 'none'}")
         for name, value in metadata.configuration.items():
-            if name.startswith("delta.constraints.") or (name == "delta.columnMapping.mode" and value != "none"):
-                raise _another(self.storage.uri, f"it has {name} = {value}, which is not supported for appends")
+            is_mapped = name == "delta.columnMapping.mode" and value != "none"
+            if is_mapped or name == FORGETS_EPOCHS or name.startswith("delta.constraints."):
+                raise _another(self.storage.uri, f"it has {name} = {value}, which this sink does not support")
 
     def snapshot(self, epoch: Epoch) -> tuple[TableState, Any]:
         """What the newest version says about an epoch, and the opened table."""

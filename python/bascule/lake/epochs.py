@@ -174,11 +174,13 @@ def _check_overlap(table: str, state: TableState, epoch: Epoch, ranges: Mapping[
         covered = state.covered.get(source)
         if covered is None or written.first >= covered.end:
             continue
-        because = (
-            "the query has a new checkpoint, or another query archives the same stream"
-            if state.last is None
-            else "another query has archived them"
-        )
+        if covered.writer == epoch.writer.number and not epoch.complete:
+            continue  # a join or a watermark gives records later than others: the epoch alone shows that they are new
+        because = "another query has archived them"
+        if state.last is None:
+            because = "the query has a new checkpoint, or another query archives the same stream"
+        elif covered.writer == epoch.writer.number:
+            because = "its earlier epochs have them"
         raise _refused(
             f"{table} has the records of {source} before offset {covered.end}, and epoch {epoch.number} would append "
             f"them again from offset {written.first}: {because}. {_remedy(state)}",

@@ -72,7 +72,7 @@ def extend(covered: Covered | None, written: Written, writer: int, *, complete: 
 
     Args:
         covered: before; None = the table had no row of this source.
-        written: rows of the epoch; `written.first` ≥ `covered.end`.
+        written: rows of the epoch.
         writer: number of the writer.
         complete: the rows of an epoch are all records of its range, and the writer's next epoch begins where this one
             ends, so that offsets without a row do not exist.
@@ -84,6 +84,9 @@ def extend(covered: Covered | None, written: Written, writer: int, *, complete: 
     if covered is None:
         whole = complete or written.is_dense
         return Covered(written.first if whole else written.end, written.end, writer)
+    if written.first < covered.end:
+        end = max(covered.end, written.end)
+        return Covered(end, end, writer)
     continues = written.first == covered.end or (complete and follows and covered.writer == writer)
     if not (complete or written.is_dense):
         return Covered(written.end, written.end, writer)

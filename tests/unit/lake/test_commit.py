@@ -1,10 +1,12 @@
 """A driver that dies at any step of a commit leaves a table that the next run completes, exactly."""
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from bascule.errors import StateError
+from bascule.lake.delta import DeltaTarget
 from bascule.lake.epochs import Append, decide
 from bascule.lake.failpoints import NAMES, VARIABLE, Name
 from bascule.lake.options import ArchiveOptions, TableFormat
@@ -97,6 +99,16 @@ def test_a_new_checkpoint_is_refused_with_where_to_continue(query: Query) -> Non
     assert other.epoch(0, [batch(3, 4)]), "and with the remedy it continues"
 
 
+def test_a_query_that_gives_records_late_is_not_refused(query: Query) -> None:
+    """As a join with a watermark does. An archive of whole streams never does."""
+    query.epoch(0, [batch(2, 5)])
+    assert query.epoch(1, [batch(0, 2)])
+    assert query.rows() == expected((0, 0, 5))
+    whole = Query(replace(query.options, complete=True))
+    with pytest.raises(StateError, match="its earlier epochs have them"):
+        whole.epoch(2, [batch(1, 2)])
+
+
 def test_an_older_checkpoint_is_refused(query: Query) -> None:
     query.epoch(0, [batch(0, 3)])
     query.epoch(1, [batch(3, 5)])
@@ -179,6 +191,16 @@ def test_another_schema_or_partitioning_is_refused_by_name(query: Query) -> None
     by_partition = Query(ArchiveOptions(query.options.path, query.options.table_format, ("date", "partition")))
     with pytest.raises(StateError, match="it is partitioned by date"):
         by_partition.epoch(1, [batch(3, 4)])
+
+
+def test_a_delta_table_that_forgets_epochs_is_refused(tmp_path: Path) -> None:
+    query = Query(ArchiveOptions(str(tmp_path / "table")))
+    query.epoch(0, [batch(0, 3)])
+    table = query.table
+    assert isinstance(table, DeltaTarget)
+    table.open().alter.set_table_properties({"delta.setTransactionRetentionDuration": "interval 1 day"})
+    with pytest.raises(StateError, match="setTransactionRetentionDuration"):
+        query.epoch(1, [batch(3, 4)])
 
 
 def test_formats_do_not_mix_in_one_folder(tmp_path: Path) -> None:

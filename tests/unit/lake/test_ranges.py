@@ -19,11 +19,13 @@ ME, OTHER = 1, 2
         (Covered(0, 5, ME), Written(6, 8, 2), True, Covered(0, 8, ME)),
         (Covered(0, 5, OTHER), Written(6, 8, 2), True, Covered(6, 8, ME)),
         (Covered(0, 5, ME), Written(5, 8, 2), False, Covered(8, 8, ME)),
+        (Covered(0, 5, ME), Written(2, 3, 1), False, Covered(5, 5, ME)),
         (Covered(0, 5, ME), Written(5, 8, 3, distinct=False), False, Covered(8, 8, ME)),
     ],
     ids=[
         "dense", "with holes", "holes that do not exist", "continued", "continued from another query", "after a hole",
-        "after one that does not exist", "after one that another query left", "continued with holes", "repeated rows",
+        "after one that does not exist", "after one that another query left", "continued with holes", "earlier rows",
+        "repeated rows",
     ],
 )  # fmt: skip
 def test_the_covered_range_has_no_record_missing(
