@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Final
 
-from bascule.metadata import apply_groups, apply_streams
+from bascule.metadata import apply_groups, apply_publish, apply_sinks, apply_streams
 from bascule.metadata.commands import (
     AddDataKey,
     Command,
@@ -31,6 +31,16 @@ from bascule.metadata.commands import (
 from bascule.metadata.model import Broker, State
 from bascule.metadata.rejection import RejectedError, check_name, invalid
 from bascule.metadata.results import Applied, Result
+from bascule.metadata.sink_commands import (
+    AdvanceClock,
+    DeleteSink,
+    ExpireSink,
+    LinkSink,
+    OpenSink,
+    PublishSink,
+    SetSinkQuota,
+    SkipSink,
+)
 
 MAX_PORT = 65535
 
@@ -85,4 +95,12 @@ _CHANGES: Final[dict[type[Command], Callable[[State, int, Any], State]]] = {
     SetGroupCoordinator: apply_groups.set_coordinator,
     SetActivity: _set_activity,
     SettleActivity: _settle_activity,
+    OpenSink: apply_sinks.open_sink,
+    PublishSink: apply_publish.publish,
+    LinkSink: apply_sinks.link,
+    ExpireSink: apply_sinks.expire,
+    SkipSink: apply_sinks.skip,
+    DeleteSink: apply_sinks.delete,
+    SetSinkQuota: apply_sinks.set_quota,
+    AdvanceClock: apply_sinks.advance_clock,
 }

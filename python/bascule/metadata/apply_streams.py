@@ -6,6 +6,7 @@ from typing import TypeAlias
 
 from bascule.metadata.activity import record_activity
 from bascule.metadata.apply_groups import without_stream
+from bascule.metadata.apply_sinks import without_partitions
 from bascule.metadata.commands import (
     AddDataKey,
     CreateStream,
@@ -82,6 +83,7 @@ def delete(state: State, index: int, command: DeleteStream) -> State:
     """Remove the stream and balance the groups that read it again."""
     stream = _find(state, command)
     rest = replace(state, streams={key: item for key, item in state.streams.items() if key != stream.key})
+    rest = without_partitions(rest, stream)
     if stream.namespace == DEFAULT_NAMESPACE:
         rest = without_stream(rest, index, stream.name)
     return _recorded(rest, stream, Activity(index, "delete_stream", stream.name))
@@ -170,7 +172,8 @@ def purge(state: State, index: int, command: PurgeStream) -> State:
         )
 
     stream = _find(state, command)
-    return _put(state, replace(stream, partitions=tuple(change(item) for item in stream.partitions)))
+    rest = without_partitions(state, stream)
+    return _put(rest, replace(stream, partitions=tuple(change(item) for item in stream.partitions)))
 
 
 _OfStream: TypeAlias = (

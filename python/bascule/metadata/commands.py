@@ -10,6 +10,16 @@ from typing import TypeAlias
 
 from bascule.metadata.json_codec import DecodeError, UnknownKeyError, canonical, from_plain, parse, to_plain
 from bascule.metadata.model import DataKey, StreamSettings
+from bascule.metadata.sink_commands import (
+    AdvanceClock,
+    DeleteSink,
+    ExpireSink,
+    LinkSink,
+    OpenSink,
+    PublishSink,
+    SetSinkQuota,
+    SkipSink,
+)
 
 ENTRY_VERSION = 1
 MAX_ENTRY_BYTES = 1 << 20
@@ -238,6 +248,14 @@ Command: TypeAlias = (
     | SetGroupCoordinator
     | SetActivity
     | SettleActivity
+    | OpenSink
+    | PublishSink
+    | LinkSink
+    | ExpireSink
+    | SkipSink
+    | DeleteSink
+    | SetSinkQuota
+    | AdvanceClock
 )
 
 _TYPES: dict[str, type[Command]] = {
@@ -256,6 +274,14 @@ _TYPES: dict[str, type[Command]] = {
     "set_group_coordinator": SetGroupCoordinator,
     "set_activity": SetActivity,
     "settle_activity": SettleActivity,
+    "open_sink": OpenSink,
+    "publish_sink": PublishSink,
+    "link_sink": LinkSink,
+    "expire_sink": ExpireSink,
+    "skip_sink": SkipSink,
+    "delete_sink": DeleteSink,
+    "set_sink_quota": SetSinkQuota,
+    "advance_clock": AdvanceClock,
 }
 _NAMES = {kind: name for name, kind in _TYPES.items()}
 

@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal, NamedTuple, TypeAlias
 
+from bascule.metadata.sinks import Sink
+
 DEFAULT_NAMESPACE = "default"
 """The namespace that Liftbridge's streams live in; it exists from the beginning."""
 
@@ -335,6 +337,8 @@ class State:
         groups: consumer groups by id.
         activity_on: whether what happens is kept for the activity stream.
         activity: what has yet to be written there, in order; at most `MAX_ACTIVITY`, then the oldest are forgotten.
+        sinks: by identity (namespace and name).
+        clock_ms: time that has passed for controllers by their monotonic clocks; never goes back.
     """
 
     index: int = 0
@@ -345,6 +349,8 @@ class State:
     groups: Mapping[str, Group] = field(default_factory=dict[str, Group])
     activity_on: bool = False
     activity: tuple[Activity, ...] = ()
+    sinks: Mapping[StreamKey, Sink] = field(default_factory=dict[StreamKey, Sink])
+    clock_ms: int = 0
 
     def stream(self, namespace: str, name: str) -> Stream | None:
         """The stream of this identity, if it exists."""

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from bascule.metadata.json_codec import DecodeError, UnknownKeyError, canonical, from_plain, parse, to_plain
-from bascule.metadata.model import Activity, Broker, Group, Namespace, State, Stream
+from bascule.metadata.model import Activity, Broker, Group, Namespace, State, Stream, StreamKey
+from bascule.metadata.sinks import Sink
 
 SNAPSHOT_VERSION = 1
 _HEADER = re.compile(rb"bascule-metadata ([1-9][0-9]{0,8}) ([0-9a-f]{64})")
@@ -42,6 +43,8 @@ class _Document:
     groups: tuple[Group, ...] = ()
     activity_on: bool = False
     activity: tuple[Activity, ...] = ()
+    sinks: tuple[Sink, ...] = ()
+    clock_ms: int = 0
 
 
 def digest(state: State) -> str:
@@ -85,6 +88,8 @@ def decode_snapshot(snapshot: bytes) -> State:
         groups={item.id: item for item in document.groups},
         activity_on=document.activity_on,
         activity=document.activity,
+        sinks={StreamKey(item.namespace, item.name): item for item in document.sinks},
+        clock_ms=document.clock_ms,
     )
 
 
@@ -98,6 +103,8 @@ def _body(state: State) -> bytes:
         groups=_sorted(state.groups.items()),
         activity_on=state.activity_on,
         activity=state.activity,
+        sinks=_sorted(state.sinks.items()),
+        clock_ms=state.clock_ms,
     )
     return canonical(to_plain(document))
 

@@ -1,0 +1,64 @@
+"""Decisions about sinks: a state and what is known in, commands out. Pure."""
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+
+from bascule.metadata import State
+from bascule.metadata.sink_commands import DeleteSink, ExpireSink
+from bascule.metadata.sinks import Attempt, Lifetime, Sink
+
+HOUR_MS = 3_600_000
+KEPT_MS: dict[Lifetime, int] = {"hour": HOUR_MS, "month": 30 * 24 * HOUR_MS}
+"""How long a record stays that goes by itself, from its last use."""
+
+DEFAULT_STAGING_TTL_MS = HOUR_MS
+
+
+@dataclass(frozen=True, slots=True)
+class StagedAttempt:
+    """Pieces of one attempt that a leader holds: `idle_ms` since the last of them was written to or renewed."""
+
+    sink: int
+    attempt: Attempt
+    idle_ms: int
+    staged_bytes: int
+
+
+def idle_attempts(state: State, staged: Iterable[StagedAttempt], renewed: Collection[tuple[int, Attempt]]) -> list[ExpireSink]:
+    """The attempts that nobody has staged to or renewed for their time to live and that are not decided.
+
+    Args:
+        state: the present one.
+        staged: what every leader holds; several entries for one attempt are several leaders.
+        renewed: attempts that a task renewed within their time to live, by sink.
+    """
+    by_id = {sink.id: sink for sink in state.sinks.values()}
+    idle: dict[tuple[int, Attempt], bool] = {}
+    for item in staged:
+        key = (item.sink, item.attempt)
+        idle[key] = idle.get(key, True) and item.idle_ms >= DEFAULT_STAGING_TTL_MS
+    found: list[ExpireSink] = []
+    for (sink_id, attempt), is_idle in idle.items():
+        sink = by_id.get(sink_id)
+        if sink is not None and is_idle and (sink_id, attempt) not in renewed and is_open(sink, attempt):
+            found.append(
+                ExpireSink(sink.namespace, sink.name, sink.id, attempt.generation, attempt.epoch, attempt.token)
+            )
+    return found
+
+
+def is_open(sink: Sink, attempt: Attempt) -> bool:
+    """Whether the attempt may still be published."""
+    is_new = sink.last_epoch is None or attempt.epoch > sink.last_epoch
+    return attempt.generation == sink.generation and is_new and attempt not in sink.expired
+
+
+def outlived(state: State) -> list[DeleteSink]:
+    """The records whose time is over, in order of identity; what is to be linked keeps its record."""
+    return [
+        DeleteSink(sink.namespace, sink.name, sink.id, unused_since_ms=sink.used_ms)
+        for _, sink in sorted(state.sinks.items())
+        if sink.lifetime in KEPT_MS
+        and sink.is_finished
+        and state.clock_ms - sink.used_ms >= KEPT_MS[sink.lifetime]
+    ]

@@ -1,0 +1,312 @@
+"""Sinks: opens, publishes and expires them, and tells the data plane which pieces count (docs/decisions/sink.md).
+
+The metadata log decides; this class asks it, waits for it, and turns reports of the data plane into entries. What it
+keeps in memory may be lost at any time: renewals count anew then, and reports are repeated by the data plane.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import Any, Protocol
+
+from bascule._seam import PartitionChange
+from bascule.control.controller import Controller
+from bascule.control.decide_sinks import DEFAULT_STAGING_TTL_MS, StagedAttempt, idle_attempts, outlived
+from bascule.control.sink_table import table_changes
+from bascule.errors import BrokerError, error
+from bascule.logs import emit
+from bascule.metadata import State, StreamKey
+from bascule.metadata.apply_publish import check_epoch, is_answered
+from bascule.metadata.rejection import RejectedError, RejectionCode, rejected
+from bascule.metadata.sink_commands import (
+    AdvanceClock,
+    DeleteSink,
+    ExpireSink,
+    LinkedPartition,
+    LinkSink,
+    OpenSink,
+    PublishSink,
+    SetSinkQuota,
+    SkipSink,
+)
+from bascule.metadata.sinks import Attempt, Sink
+
+LOOK_S = 30.0
+"""How often idle attempts are looked for."""
+
+CLOCK_S = 600.0
+"""How often the recorded clock advances while there are sinks."""
+
+PROPOSE_S = 30.0
+
+
+class StagePlane(Protocol):
+    """The part of `bascule.engine` that stages and links."""
+
+    def set_sinks(self, changes: dict[str, Any]) -> None:
+        """Apply changes to the sink table."""
+        ...
+
+    def confirm_stage(self, request: dict[str, Any]) -> list[dict[str, Any]]:
+        """What of a publish this broker does not hold as claimed: `incarnation`, `reason`. Blocks."""
+        ...
+
+    def staged(self) -> list[dict[str, Any]]:
+        """What is staged here, by attempt: `sink`, `generation`, `epoch`, `token`, `idle_ms`, `bytes`."""
+        ...
+
+
+class Sinks:
+    """The sinks of a cluster, from its controller. All methods belong to the event loop's thread."""
+
+    def __init__(
+        self, controller: Controller, plane: StagePlane, clock_s: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._controller = controller
+        self._plane = plane
+        self._clock_s = clock_s
+        self._shown: dict[StreamKey, Sink] = {}
+        self._renewed: dict[tuple[int, Attempt], float] = {}
+        self._blocked: dict[tuple[int, int], str] = {}
+        self._changed = asyncio.Event()
+        self._advanced_s = clock_s()
+
+    @property
+    def state(self) -> State:
+        """The state as this broker knows it."""
+        return self._controller.state
+
+    def start(self) -> None:
+        """Show the data plane all sinks, and every change from now on. To be called before partitions are opened."""
+        self._plane.set_sinks({**table_changes({}, self.state.sinks), "complete": True})
+        self._shown = dict(self.state.sinks)
+        self._controller.follow(self._on_state)
+
+    def sink(self, namespace: str, name: str) -> Sink:
+        """The sink.
+
+        Raises:
+            RejectedError: `sink_not_found`.
+        """
+        sink = self.state.sinks.get(StreamKey(namespace, name))
+        if sink is None:
+            raise rejected(RejectionCode.SINK_NOT_FOUND, f"sink {name} does not exist in namespace {namespace}")
+        return sink
+
+    def blocked(self, sink: Sink) -> dict[int, str]:
+        """Why partitions are not linked yet, by incarnation; of those that a leader has reported."""
+        return {incarnation: why for (sink_id, incarnation), why in self._blocked.items() if sink_id == sink.id}
+
+    async def open(self, command: OpenSink, timeout_s: float) -> Sink:
+        """Make a run the current one of a sink.
+
+        Raises:
+            RejectedError: see `apply_sinks.open_sink`.
+            BrokerError: as `MetadataLog.propose`.
+        """
+        known = self.state.sinks.get(StreamKey(command.namespace, command.name))
+        is_current = known is not None and (known.query_id, known.run_id) == (command.query_id, command.run_id)
+        if not is_current or known is None or known.owner != command.owner or known.kind != command.kind:
+            await self._controller.propose(command, timeout_s)
+        return self.sink(command.namespace, command.name)
+
+    async def publish(self, command: PublishSink, timeout_s: float) -> Sink:
+        """Decide an epoch, and wait until it is linked everywhere, `timeout_s` at the longest: it is decided then all
+        the same. The same call again gives the same answer.
+
+        Raises:
+            RejectedError: see `apply_publish.publish`; `sink_busy`: an epoch before is not linked everywhere in time.
+            StateError: `sink_pieces_missing`: a leader does not hold what is claimed; nothing was decided.
+            BrokerError: as `MetadataLog.propose`.
+        """
+        deadline = self._clock_s() + timeout_s
+        sink = self.sink(command.namespace, command.name)
+        if not is_answered(sink, command) and command.epoch != sink.last_epoch:
+            check_epoch(sink, command.epoch, command.accept_gap)
+            await self._finished(command, deadline, needed=True)
+            await self._confirm(command)
+        await self._controller.propose(command, max(1.0, deadline - self._clock_s()))
+        return await self._finished(command, deadline, needed=False)
+
+    async def _confirm(self, command: PublishSink) -> None:
+        """Every leader holds exactly what is claimed."""
+        targets = [
+            {"incarnation": item.incarnation, "rows": item.rows, "digest": item.digest}
+            for stream in command.targets
+            for item in stream.partitions
+        ]
+        if not targets:
+            return
+        request = {
+            "sink": command.id,
+            "generation": command.generation,
+            "epoch": command.epoch,
+            "token": command.token,
+            "winners": command.winners,
+            "targets": targets,
+        }
+        missing = await asyncio.to_thread(self._plane.confirm_stage, request)
+        if missing:
+            names = {item.incarnation: f"{s.name}/{item.number}" for s in command.targets for item in s.partitions}
+            first = missing[0]
+            raise error(
+                "sink_pieces_missing",
+                f"epoch {command.epoch} of sink {command.name} was not published: partition "
+                f"{names.get(first['incarnation'], first['incarnation'])}: {first['reason']}",
+                {"partitions": [names.get(item["incarnation"], str(item["incarnation"])) for item in missing]},
+            )
+
+    async def _finished(self, command: PublishSink, deadline: float, *, needed: bool) -> Sink:
+        """Wait until nothing of the sink is to be linked; after the deadline a failure if that is needed."""
+        while True:
+            self._changed.clear()
+            sink = self.sink(command.namespace, command.name)
+            left_s = deadline - self._clock_s()
+            if sink.is_finished or (left_s <= 0 and not needed):
+                return sink
+            if left_s <= 0:
+                raise rejected(RejectionCode.SINK_BUSY, self._lagging(sink))
+            try:
+                await asyncio.wait_for(self._changed.wait(), min(left_s, 1.0))
+            except TimeoutError:
+                continue
+
+    def _lagging(self, sink: Sink) -> str:
+        """Which partitions keep the last epoch from being finished, and who leads them."""
+        last, blocked = sink.last, self.blocked(sink)
+        waiting = [
+            (stream, item)
+            for stream in (last.targets if last else ())
+            for item in stream.partitions
+            if item.phase == "decided"
+        ]
+        stream, item = waiting[0]
+        known = self.state.stream(stream.namespace, stream.name)
+        leader = known.partitions[item.number].leader if known is not None else ""
+        why = blocked.get(item.incarnation, "its link has not been reported yet")
+        return (
+            f"epoch {last.epoch if last else 0} of sink {sink.name} is decided, but {len(waiting)} partitions are not "
+            f"linked yet, the first is {stream.name}/{item.number} on broker {leader}: {why}"
+        )
+
+    async def expire(self, sink: Sink, attempt: Attempt, timeout_s: float) -> None:
+        """Give up an attempt; nothing happens when it is decided.
+
+        Raises:
+            RejectedError: `sink_published`: it is decided.
+            BrokerError: as `MetadataLog.propose`.
+        """
+        command = ExpireSink(sink.namespace, sink.name, sink.id, attempt.generation, attempt.epoch, attempt.token)
+        await self._controller.propose(command, timeout_s)
+
+    def renew(self, sink: Sink, attempt: Attempt) -> None:
+        """Somebody still works on the attempt."""
+        self._renewed[sink.id, attempt] = self._clock_s()
+
+    async def delete(self, sink: Sink, timeout_s: float) -> None:
+        """Forget a sink.
+
+        Raises:
+            RejectedError: `sink_busy`: its last epoch is not linked everywhere.
+            BrokerError: as `MetadataLog.propose`.
+        """
+        await self._controller.propose(DeleteSink(sink.namespace, sink.name, sink.id), timeout_s)
+
+    async def skip(self, sink: Sink, incarnation: int, by: str, timeout_s: float) -> None:
+        """Give up the decided rows for one partition.
+
+        Raises:
+            RejectedError: nothing is decided for it.
+            BrokerError: as `MetadataLog.propose`.
+        """
+        ordinal = sink.last.ordinal if sink.last is not None else 0
+        command = SkipSink(sink.namespace, sink.name, sink.id, ordinal, incarnation, by)
+        await self._controller.propose(command, timeout_s)
+
+    async def set_quota(self, sink: Sink, quota_bytes: int, timeout_s: float) -> None:
+        """Bound staged bytes; 0 = the broker's default.
+
+        Raises:
+            RejectedError: it is below 0.
+            BrokerError: as `MetadataLog.propose`.
+        """
+        await self._controller.propose(SetSinkQuota(sink.namespace, sink.name, sink.id, quota_bytes), timeout_s)
+
+    # -- reports of the data plane ------------------------------------------------------------------------------------
+    def on_partition(self, event: PartitionChange) -> LinkSink | None:
+        """The entry that follows from a report, if any; a report that is repeated gives none once it is known."""
+        fields = event.fields
+        sink = next((item for item in self.state.sinks.values() if item.id == fields.get("sink")), None)
+        if sink is None:
+            return None
+        if event.change == "link_blocked":
+            self._blocked[sink.id, event.incarnation] = event.message
+            return None
+        if event.change != "linked" or not self._awaits(sink, fields["ordinal"], event.incarnation):
+            return None
+        partition = LinkedPartition(event.incarnation, fields["base_offset"])
+        return LinkSink(sink.namespace, sink.name, sink.id, fields["ordinal"], (partition,))
+
+    def _awaits(self, sink: Sink, ordinal: int, incarnation: int) -> bool:
+        if sink.last is None or sink.last.ordinal != ordinal:
+            return False
+        partitions = (item for stream in sink.last.targets for item in stream.partitions)
+        return any(item.incarnation == incarnation and item.phase == "decided" for item in partitions)
+
+    async def link(self, commands: Iterable[LinkSink]) -> None:
+        """Have reports entered, those of one epoch as one entry. What fails is reported again by the data plane."""
+        gathered: dict[tuple[int, int], LinkSink] = {}
+        for command in commands:
+            known = gathered.get((command.id, command.ordinal))
+            partitions = (*(known.partitions if known else ()), *command.partitions)
+            gathered[command.id, command.ordinal] = replace(command, partitions=partitions)
+        for command in gathered.values():
+            try:
+                await self._controller.propose(command, PROPOSE_S)
+            except (RejectedError, BrokerError) as failure:
+                emit(30, "control.sinks", f"a report of linked rows was not entered: {failure}", sink=command.name)
+
+    # -- what goes by time --------------------------------------------------------------------------------------------
+    async def run(self) -> None:
+        """Expire idle attempts and forget old records until cancelled."""
+        while True:
+            await asyncio.sleep(LOOK_S)
+            await self.round()
+
+    async def round(self) -> None:
+        """One look at what is idle or old."""
+        now_s = self._clock_s()
+        if not self.state.sinks:
+            self._advanced_s = now_s
+            return
+        if now_s - self._advanced_s >= CLOCK_S:
+            elapsed_ms, self._advanced_s = int((now_s - self._advanced_s) * 1000), now_s
+            await self._try(AdvanceClock(elapsed_ms))
+        oldest_s = now_s - DEFAULT_STAGING_TTL_MS / 1000
+        self._renewed = {key: at_s for key, at_s in self._renewed.items() if at_s > oldest_s}
+        staged = [_staged(item) for item in await asyncio.to_thread(self._plane.staged)]
+        for command in (*idle_attempts(self.state, staged, self._renewed.keys()), *outlived(self.state)):
+            await self._try(command)
+
+    async def _try(self, command: AdvanceClock | ExpireSink | DeleteSink) -> None:
+        """Propose; a failure is logged, and the next round tries again."""
+        try:
+            await self._controller.propose(command, PROPOSE_S)
+        except (RejectedError, BrokerError) as failure:
+            emit(30, "control.sinks", f"a sink was not tidied up: {failure}", command=type(command).__name__)
+
+    def _on_state(self, state: State) -> None:
+        if state.sinks == self._shown:
+            return
+        changes = table_changes(self._shown, state.sinks)
+        self._shown = dict(state.sinks)
+        self._plane.set_sinks(changes)
+        self._changed.set()
+        waiting = {sink.id for sink in state.sinks.values() if not sink.is_finished}
+        self._blocked = {key: why for key, why in self._blocked.items() if key[0] in waiting}
+
+
+def _staged(item: dict[str, Any]) -> StagedAttempt:
+    attempt = Attempt(item["epoch"], item["token"], item["generation"])
+    return StagedAttempt(item["sink"], attempt, item["idle_ms"], item["bytes"])

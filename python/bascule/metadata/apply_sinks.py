@@ -1,0 +1,258 @@
+"""The part of `apply` that concerns sinks. Pure. The rules are those of `docs/decisions/sink.md`."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from bascule.metadata.model import State, Stream, StreamKey
+from bascule.metadata.rejection import RejectionCode, check_name, invalid, rejected
+from bascule.metadata.sink_commands import (
+    AdvanceClock,
+    DeleteSink,
+    ExpireSink,
+    LinkSink,
+    OpenSink,
+    SetSinkQuota,
+    SkipSink,
+)
+from bascule.metadata.sinks import (
+    MAX_EXPIRED,
+    MAX_RETIRED_QUERIES,
+    MAX_RETIRED_RUNS,
+    MAX_SINKS,
+    Attempt,
+    Published,
+    Sink,
+    TargetPartition,
+    TargetStream,
+)
+
+Command = OpenSink | LinkSink | ExpireSink | SkipSink | DeleteSink | SetSinkQuota
+
+
+def open_sink(state: State, index: int, command: OpenSink) -> State:
+    """Make this run the sink's current one; the run that is current already changes nothing but the time of use."""
+    check_name("name of a sink", command.name)
+    check_name("namespace", command.namespace)
+    if bool(command.query_id) == (command.kind == "batch") or not command.run_id:
+        raise invalid(f"a {command.kind} write has query {command.query_id!r} and run {command.run_id!r}")
+    known = state.sinks.get(StreamKey(command.namespace, command.name))
+    _check_query(state, command)
+    if known is None:
+        _check_room(state, command)
+        sink = Sink(
+            namespace=command.namespace,
+            name=command.name,
+            owner=command.owner,
+            kind=command.kind,
+            lifetime=command.lifetime,
+            id=index,
+            generation=index,
+            query_id=command.query_id,
+            run_id=command.run_id,
+        )
+    else:
+        _check_opener(known, command)
+        sink = _renewed(known, index, command)
+    return put(state, replace(sink, used_ms=state.clock_ms))
+
+
+def _check_query(state: State, command: OpenSink) -> None:
+    """A streaming query has one sink: under a second name, its last epoch would be written once more."""
+    if command.kind == "batch":
+        return
+    for sink in state.sinks.values():
+        if sink.query_id != command.query_id or sink.kind == "batch":
+            continue
+        is_same = (sink.namespace, sink.name) == (command.namespace, command.name)
+        if not is_same and "stream" in (sink.kind, command.kind):
+            raise rejected(
+                RejectionCode.SINK_CONFLICT,
+                f"query {command.query_id} writes to sink {sink.name} in namespace {sink.namespace}, not to "
+                f"{command.name}: set sinkId to {sink.name}, or start with a new checkpoint",
+            )
+
+
+def _check_room(state: State, command: OpenSink) -> None:
+    is_kept = command.lifetime == "kept"
+    alike = (item for item in state.sinks.values() if item.namespace == command.namespace)
+    if sum((item.lifetime == "kept") == is_kept for item in alike) >= MAX_SINKS:
+        what = "named sinks" if is_kept else "batch writes and unnamed queries"
+        raise rejected(
+            RejectionCode.NO_ROOM,
+            f"namespace {command.namespace} keeps {MAX_SINKS} {what}, the most it may: delete some that are not used",
+        )
+
+
+def _check_opener(sink: Sink, command: OpenSink) -> None:
+    if sink.owner != command.owner:
+        raise rejected(
+            RejectionCode.SINK_NOT_OWNED, f"sink {sink.name} belongs to {sink.owner or 'a client without a certificate'}"
+        )
+    if sink.kind != command.kind:
+        raise rejected(
+            RejectionCode.SINK_CONFLICT, f"sink {sink.name} is written by a {sink.kind} write, not by a {command.kind} write"
+        )
+    if command.query_id in sink.retired_queries:
+        raise rejected(
+            RejectionCode.SINK_FENCED,
+            f"query {command.query_id} was replaced by {sink.query_id} as the writer of sink {sink.name}, for ever: "
+            "start it with a new checkpoint, or give it a sinkId of its own",
+        )
+    if command.run_id in sink.retired_runs:
+        raise rejected(
+            RejectionCode.SINK_FENCED,
+            f"run {command.run_id} was replaced by run {sink.run_id} as the writer of sink {sink.name}, for ever",
+        )
+
+
+def _renewed(sink: Sink, index: int, command: OpenSink) -> Sink:
+    if (command.query_id, command.run_id) == (sink.query_id, sink.run_id):
+        return sink
+    queries, runs = sink.retired_queries, (*sink.retired_runs, sink.run_id)[-MAX_RETIRED_RUNS:]
+    if command.query_id != sink.query_id:
+        _check_take_over(sink, command)
+        queries = (*queries, sink.query_id)
+        if len(queries) > MAX_RETIRED_QUERIES:
+            raise invalid(f"sink {sink.name} had {MAX_RETIRED_QUERIES} queries, the most it may: use another sinkId")
+    return replace(
+        sink,
+        generation=index,
+        query_id=command.query_id,
+        run_id=command.run_id,
+        retired_queries=queries,
+        retired_runs=runs,
+        accepted=None,
+    )
+
+
+def _check_take_over(sink: Sink, command: OpenSink) -> None:
+    if sink.last is None or command.take_over == sink.query_id:
+        return
+    raise rejected(
+        RejectionCode.SINK_CONFLICT,
+        f"sink {sink.name} is written by query {sink.query_id}, which published epoch {sink.last.epoch}: for query "
+        f"{command.query_id} to replace it for ever, set takeOver={sink.query_id}; else choose another sinkId",
+    )
+
+
+def link(state: State, _: int, command: LinkSink) -> State:
+    """Note that partitions are linked."""
+    sink = find(state, command)
+    published = _decided(sink, command.ordinal)
+    linked = {item.incarnation: item.base_offset for item in command.partitions}
+
+    def change(partition: TargetPartition) -> TargetPartition:
+        if partition.phase != "decided" or partition.incarnation not in linked:
+            return partition
+        return replace(partition, phase="linked", base_offset=linked[partition.incarnation])
+
+    return put(state, replace(sink, last=_with_partitions(published, change)))
+
+
+def skip(state: State, _: int, command: SkipSink) -> State:
+    """Give up the rows for one partition."""
+    sink = find(state, command)
+    published = _decided(sink, command.ordinal)
+    partitions = [item for stream in published.targets for item in stream.partitions]
+    if not any(item.incarnation == command.incarnation and item.phase == "decided" for item in partitions):
+        raise invalid(f"epoch {published.epoch} of sink {sink.name} has nothing to link to that partition")
+
+    def change(partition: TargetPartition) -> TargetPartition:
+        return replace(partition, phase="skipped") if partition.incarnation == command.incarnation else partition
+
+    return put(state, replace(sink, last=_with_partitions(published, change)))
+
+
+def expire(state: State, _: int, command: ExpireSink) -> State:
+    """Make an attempt unpublishable for ever, unless it is decided."""
+    sink = find(state, command)
+    last = sink.last
+    if last is not None and (last.generation, last.epoch, last.token) == (
+        command.generation,
+        command.epoch,
+        command.token,
+    ):
+        raise rejected(RejectionCode.SINK_PUBLISHED, f"epoch {command.epoch} of sink {sink.name} is published")
+    attempt = Attempt(command.epoch, command.token, command.generation)
+    if attempt in sink.expired:
+        return state
+    return put(state, replace(sink, expired=(*sink.expired, attempt)[-MAX_EXPIRED:]))
+
+
+def delete(state: State, _: int, command: DeleteSink) -> State:
+    """Remove the record."""
+    sink = find(state, command)
+    if not sink.is_finished:
+        raise rejected(
+            RejectionCode.SINK_BUSY,
+            f"epoch {sink.last.epoch if sink.last else 0} of sink {sink.name} is decided and not linked everywhere: "
+            "wait, or skip the partitions that block it",
+        )
+    if command.unused_since_ms not in (-1, sink.used_ms):
+        raise invalid(f"sink {sink.name} was used meanwhile")
+    rest = {key: item for key, item in state.sinks.items() if item.id != sink.id}
+    return replace(state, sinks=rest)
+
+
+def set_quota(state: State, _: int, command: SetSinkQuota) -> State:
+    """Bound the staged bytes."""
+    if command.quota_bytes < 0:
+        raise invalid(f"quota {command.quota_bytes} is below 0")
+    return put(state, replace(find(state, command), quota_bytes=command.quota_bytes))
+
+
+def advance_clock(state: State, _: int, command: AdvanceClock) -> State:
+    """Add what has passed."""
+    if command.elapsed_ms < 0:
+        raise invalid(f"{command.elapsed_ms} ms cannot have passed")
+    return replace(state, clock_ms=state.clock_ms + command.elapsed_ms)
+
+
+def without_partitions(state: State, stream: Stream) -> State:
+    """The partitions of the stream are purged or deleted: what was to be linked to them is finished."""
+    gone = {item.incarnation for item in stream.partitions}
+
+    def change(partition: TargetPartition) -> TargetPartition:
+        is_gone = partition.phase == "decided" and partition.incarnation in gone
+        return replace(partition, phase="removed") if is_gone else partition
+
+    for key in sorted(state.sinks):
+        sink = state.sinks[key]
+        if sink.last is not None and not sink.is_finished:
+            state = put(state, replace(sink, last=_with_partitions(sink.last, change)))
+    return state
+
+
+def find(state: State, command: Command) -> Sink:
+    """The sink, if its record is the one that the command means."""
+    sink = state.sinks.get(StreamKey(command.namespace, command.name))
+    record = None if isinstance(command, OpenSink) else command.id
+    if sink is None or sink.id != record:
+        message = f"sink {command.name} does not exist in namespace {command.namespace}, or was created again"
+        raise rejected(RejectionCode.SINK_NOT_FOUND, message)
+    return sink
+
+
+def put(state: State, sink: Sink) -> State:
+    """The state with this sink."""
+    key = StreamKey(sink.namespace, sink.name)
+    return state if state.sinks.get(key) == sink else replace(state, sinks={**state.sinks, key: sink})
+
+
+def _decided(sink: Sink, ordinal: int) -> Published:
+    if sink.last is None or sink.last.ordinal != ordinal or ordinal == 0:
+        raise rejected(
+            RejectionCode.SINK_PUBLISHED, f"the last epoch of sink {sink.name} has ordinal {sink.ordinal}, not {ordinal}"
+        )
+    return sink.last
+
+
+def _with_partitions(published: Published, change: Callable[[TargetPartition], TargetPartition]) -> Published:
+    """With its partitions changed; the winners go with the last partition that was to be linked."""
+    targets = tuple(_changed(stream, change) for stream in published.targets)
+    changed = replace(published, targets=targets)
+    return replace(changed, winners=()) if changed.is_finished else changed
+
+
+def _changed(stream: TargetStream, change: Callable[[TargetPartition], TargetPartition]) -> TargetStream:
+    return replace(stream, partitions=tuple(change(item) for item in stream.partitions))
