@@ -231,6 +231,15 @@ class Engine:
         created again, end. Versions must ascend.
         """
 
+    def set_sinks(self, version: int, changes: bytes) -> None:
+        """Apply changes to the sink table: JSON, see seam.md. Versions must ascend. Quick: never waits for a disk."""
+
+    def confirm_stage(self, request: bytes) -> bytes:
+        """Check what is claimed to be staged here: JSON, see seam.md. Blocks."""
+
+    def staged(self) -> bytes:
+        """What is staged here, by attempt, as JSON (seam.md)."""
+
     def append(self, incarnation: int, values: Sequence[bytes], timeout_ms: int) -> int:
         """Append records that hold `values` to a partition led here, and publish their copies on NATS; the offset of the
         first. Blocks until they are committed. For the control plane's own few records.
@@ -271,6 +280,14 @@ class Engine:
     # -- seeing -----------------------------------------------------------------------------------------------------
     def statistics(self) -> bytes:
         """JSON of counters and gauges, names as in specs/metrics.toml."""
+
+def row_digest(batch: object, stream: str) -> tuple[int, bytes]:
+    """(rows, 16 bytes) of an Arrow record batch (PyCapsule interface) whose columns are those of DoPut: the digest of
+    `docs/decisions/sink.md`, little-endian. Digests of several batches are added modulo 2^128.
+
+    Raises:
+        NativeError: `invalid_argument`: a column or a row that DoPut would refuse.
+    """
 
 def access_allows(table: bytes, questions: Sequence[tuple[str, str, str]]) -> list[bool]:
     """What a table of rights would decide: questions are (client, action, resource).

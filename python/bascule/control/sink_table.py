@@ -36,7 +36,7 @@ def row(sink: Sink) -> dict[str, Any]:
 
 def _link(last: Published) -> dict[str, Any]:
     targets = [
-        {"incarnation": item.incarnation, "rows": item.rows, "digest": item.digest}
+        {"incarnation": item.incarnation, "rows": item.rows, "digest": item.digest, "from_offset": item.from_offset}
         for stream in last.targets
         for item in stream.partitions
         if item.phase == "decided"

@@ -174,9 +174,18 @@ def expire(state: State, _: int, command: ExpireSink) -> State:
     ):
         raise rejected(RejectionCode.SINK_PUBLISHED, f"epoch {command.epoch} of sink {sink.name} is published")
     attempt = Attempt(command.epoch, command.token, command.generation)
-    if attempt in sink.expired:
-        return state
-    return put(state, replace(sink, expired=(*sink.expired, attempt)[-MAX_EXPIRED:]))
+    live = tuple(item for item in sink.expired if _is_live(sink, item))
+    if attempt in sink.expired or not _is_live(sink, attempt):
+        return put(state, replace(sink, expired=live))
+    if len(live) >= MAX_EXPIRED:
+        raise rejected(RejectionCode.NO_ROOM, f"{MAX_EXPIRED} attempts of sink {sink.name} expired in this run")
+    return put(state, replace(sink, expired=(*live, attempt)))
+
+
+def _is_live(sink: Sink, attempt: Attempt) -> bool:
+    """Whether nothing but its expiry keeps the attempt from being published."""
+    is_new = sink.last_epoch is None or attempt.epoch > sink.last_epoch
+    return attempt.generation == sink.generation and is_new
 
 
 def delete(state: State, _: int, command: DeleteSink) -> State:

@@ -26,7 +26,7 @@ MAX_ORDINAL = (1 << 32) - 1
 
 MAX_RETIRED_RUNS = 1_000
 MAX_RETIRED_QUERIES = 10_000
-MAX_EXPIRED = 100
+MAX_EXPIRED = 1_000
 
 FIRST_PRODUCER_ID = 1 << 63
 """Producer ids from here on are those of sinks; clients may not use them."""
@@ -50,6 +50,7 @@ class TargetPartition:
         incarnation: of the partition.
         rows: at least 1.
         digest: of these rows.
+        from_offset: end of the log when its leader confirmed the rows: the first one cannot be below it.
         phase: where it stands.
         base_offset: of the first row; 0 unless linked.
     """
@@ -58,6 +59,7 @@ class TargetPartition:
     incarnation: int
     rows: int
     digest: str
+    from_offset: int
     phase: Phase = "decided"
     base_offset: int = 0
 
