@@ -34,6 +34,18 @@ from bascule.metadata import (
     encode_snapshot,
     initial_state,
 )
+from bascule.metadata.sink_commands import (
+    AdvanceClock,
+    DeleteSink,
+    ExpireSink,
+    LinkedPartition,
+    LinkSink,
+    OpenSink,
+    PublishSink,
+    SetSinkQuota,
+    SkipSink,
+)
+from bascule.metadata.sinks import TargetPartition, TargetStream
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -58,6 +70,23 @@ placements = st.lists(
     st.builds(Placement, replicas=st.lists(BROKERS, max_size=4).map(tuple), leader=BROKERS), max_size=4
 ).map(tuple)
 good_placements = st.lists(st.just(Placement(("a",), "a")), max_size=3).map(tuple)
+SINKS = st.sampled_from(["s", "t", ""])
+OWNERS = st.sampled_from(["", "ada"])
+KINDS = st.sampled_from(["stream", "foreach", "batch"])
+LIFETIMES = st.sampled_from(["kept", "month", "hour"])
+QUERIES = st.sampled_from(["", "q1", "q2"])
+RUNS = st.sampled_from(["r1", "r2", "r3"])
+EPOCHS = st.one_of(st.integers(-1, 3), st.integers(0, (1 << 53)))
+TOKENS = st.sampled_from(["a" * 32, "b" * 32, "x"])
+sink_targets = st.lists(
+    st.builds(
+        TargetStream,
+        NAMESPACES,
+        NAMES,
+        st.lists(st.builds(TargetPartition, st.integers(-1, 3), INDEXES, EPOCHS, TOKENS, EPOCHS), max_size=3).map(tuple),
+    ),
+    max_size=2,
+).map(tuple)
 commands: st.SearchStrategy[Command] = st.one_of(
     st.builds(RegisterBroker, BROKERS, st.text(max_size=300), PORTS, INT64),
     st.just(RegisterBroker("a", "h", 1, 1)),
@@ -73,6 +102,29 @@ commands: st.SearchStrategy[Command] = st.one_of(
     st.builds(SetGroupCoordinator, NAMES, BROKERS, INDEXES),
     st.builds(SetActivity, st.booleans()),
     st.builds(SettleActivity, INDEXES),
+    st.builds(OpenSink, NAMESPACES, SINKS, OWNERS, KINDS, LIFETIMES, QUERIES, RUNS, QUERIES),
+    st.builds(
+        PublishSink,
+        NAMESPACES,
+        SINKS,
+        INDEXES,
+        INDEXES,
+        RUNS,
+        EPOCHS,
+        TOKENS,
+        st.lists(INDEXES, max_size=3).map(tuple),
+        sink_targets,
+        EPOCHS,
+        TOKENS,
+        accept_gap=EPOCHS,
+        accept_difference=st.booleans(),
+    ),
+    st.builds(LinkSink, NAMESPACES, SINKS, INDEXES, EPOCHS, st.lists(st.builds(LinkedPartition, INDEXES, EPOCHS)).map(tuple)),
+    st.builds(ExpireSink, NAMESPACES, SINKS, INDEXES, INDEXES, EPOCHS, TOKENS),
+    st.builds(SkipSink, NAMESPACES, SINKS, INDEXES, EPOCHS, INDEXES, OWNERS),
+    st.builds(DeleteSink, NAMESPACES, SINKS, INDEXES, EPOCHS),
+    st.builds(SetSinkQuota, NAMESPACES, SINKS, INDEXES, INT64),
+    st.builds(AdvanceClock, EPOCHS),
 )
 logs = st.lists(commands, max_size=40)
 

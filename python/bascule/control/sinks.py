@@ -6,7 +6,7 @@ keeps in memory may be lost at any time: renewals count anew then, and reports a
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Protocol
 
@@ -30,7 +30,7 @@ from bascule.metadata.sink_commands import (
     SetSinkQuota,
     SkipSink,
 )
-from bascule.metadata.sinks import Attempt, Sink
+from bascule.metadata.sinks import Attempt, Sink, TargetStream, attempt_ids
 
 LOOK_S = 30.0
 """How often idle attempts are looked for."""
@@ -44,12 +44,12 @@ PROPOSE_S = 30.0
 class StagePlane(Protocol):
     """The part of `bascule.engine` that stages and links."""
 
-    def set_sinks(self, changes: dict[str, Any]) -> None:
-        """Apply changes to the sink table."""
+    def set_sinks(self, version: int, changes: dict[str, Any]) -> None:
+        """Apply changes to the sink table; `version` is the index of the entry behind them."""
         ...
 
-    def confirm_stage(self, request: dict[str, Any]) -> list[dict[str, Any]]:
-        """What of a publish this broker does not hold as claimed: `incarnation`, `reason`. Blocks."""
+    def confirm_stage(self, request: dict[str, Any]) -> dict[str, Any]:
+        """What of a publish this broker does not hold as claimed: `missing`, and `log_ends` by incarnation. Blocks."""
         ...
 
     def staged(self) -> list[dict[str, Any]]:
@@ -66,7 +66,7 @@ class Sinks:
         self._controller = controller
         self._plane = plane
         self._clock_s = clock_s
-        self._shown: dict[StreamKey, Sink] = {}
+        self._shown: Mapping[StreamKey, Sink] = {}
         self._renewed: dict[tuple[int, Attempt], float] = {}
         self._blocked: dict[tuple[int, int], str] = {}
         self._changed = asyncio.Event()
@@ -79,8 +79,8 @@ class Sinks:
 
     def start(self) -> None:
         """Show the data plane all sinks, and every change from now on. To be called before partitions are opened."""
-        self._plane.set_sinks({**table_changes({}, self.state.sinks), "complete": True})
-        self._shown = dict(self.state.sinks)
+        self._shown = self.state.sinks
+        self._plane.set_sinks(self.state.index, {**table_changes({}, self._shown), "complete": True})
         self._controller.follow(self._on_state)
 
     def sink(self, namespace: str, name: str) -> Sink:
@@ -125,29 +125,29 @@ class Sinks:
         if not is_answered(sink, command) and command.epoch != sink.last_epoch:
             check_epoch(sink, command.epoch, command.accept_gap)
             await self._finished(command, deadline, needed=True)
-            await self._confirm(command)
+            command = await self._confirmed(command)
         await self._controller.propose(command, max(1.0, deadline - self._clock_s()))
         return await self._finished(command, deadline, needed=False)
 
-    async def _confirm(self, command: PublishSink) -> None:
-        """Every leader holds exactly what is claimed."""
+    async def _confirmed(self, command: PublishSink) -> PublishSink:
+        """The command with the log end of each target, once every leader has confirmed what is claimed."""
         targets = [
             {"incarnation": item.incarnation, "rows": item.rows, "digest": item.digest}
             for stream in command.targets
             for item in stream.partitions
         ]
         if not targets:
-            return
+            return command
         request = {
             "sink": command.id,
             "generation": command.generation,
             "epoch": command.epoch,
             "token": command.token,
-            "winners": command.winners,
+            "winners": attempt_ids(command.winners),
             "targets": targets,
         }
-        missing = await asyncio.to_thread(self._plane.confirm_stage, request)
-        if missing:
+        answer = await asyncio.to_thread(self._plane.confirm_stage, request)
+        if missing := answer["missing"]:
             names = {item.incarnation: f"{s.name}/{item.number}" for s in command.targets for item in s.partitions}
             first = missing[0]
             raise error(
@@ -156,6 +156,7 @@ class Sinks:
                 f"{names.get(first['incarnation'], first['incarnation'])}: {first['reason']}",
                 {"partitions": [names.get(item["incarnation"], str(item["incarnation"])) for item in missing]},
             )
+        return replace(command, targets=_with_ends(command.targets, answer["log_ends"]))
 
     async def _finished(self, command: PublishSink, deadline: float, *, needed: bool) -> Sink:
         """Wait until nothing of the sink is to be linked; after the deadline a failure if that is needed."""
@@ -297,14 +298,24 @@ class Sinks:
             emit(30, "control.sinks", f"a sink was not tidied up: {failure}", command=type(command).__name__)
 
     def _on_state(self, state: State) -> None:
-        if state.sinks == self._shown:
+        if state.sinks is self._shown:
             return
         changes = table_changes(self._shown, state.sinks)
-        self._shown = dict(state.sinks)
-        self._plane.set_sinks(changes)
+        self._shown = state.sinks
+        self._plane.set_sinks(state.index, changes)
         self._changed.set()
         waiting = {sink.id for sink in state.sinks.values() if not sink.is_finished}
         self._blocked = {key: why for key, why in self._blocked.items() if key[0] in waiting}
+
+
+def _with_ends(targets: tuple[TargetStream, ...], ends: Mapping[str, int]) -> tuple[TargetStream, ...]:
+    return tuple(
+        replace(
+            stream,
+            partitions=tuple(replace(item, from_offset=ends[str(item.incarnation)]) for item in stream.partitions),
+        )
+        for stream in targets
+    )
 
 
 def _staged(item: dict[str, Any]) -> StagedAttempt:
