@@ -169,7 +169,8 @@ class Sinks:
             if left_s <= 0:
                 raise rejected(RejectionCode.SINK_BUSY, self._lagging(sink))
             try:
-                await asyncio.wait_for(self._changed.wait(), min(left_s, 1.0))
+                async with asyncio.timeout(min(left_s, 1.0)):
+                    await self._changed.wait()
             except TimeoutError:
                 continue
 

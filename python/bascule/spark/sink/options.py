@@ -1,0 +1,242 @@
+"""The options of the sink: declarations, and checks of those that depend on each other."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, Literal, cast
+from uuid import UUID
+
+from bascule.spark.connection_options import ADDRESS, CONNECTION, NAMESPACE, REQUEST_TIMEOUT_MS, RETRY_DEADLINE_MS
+from bascule.spark.kafka_names import kafka_sink_advice
+from bascule.spark.option_model import Given, OptionSet, choice, duration, number, parsed, text
+from bascule.spark.usage import usage
+
+MAX_NAME_BYTES: Final = 255
+Outcome = Literal["fail", "drop", "dlq"]
+
+
+def _name(given: str) -> str:
+    if len(given.encode()) > MAX_NAME_BYTES:
+        raise ValueError(f"it must have at most {MAX_NAME_BYTES} bytes")
+    return given
+
+
+def _uuid(given: str) -> str:
+    try:
+        return str(UUID(given))
+    except ValueError:
+        raise ValueError("it must be a UUID, as Spark's ids of queries are") from None
+
+
+def _function(given: str) -> str:
+    if given.lower() == "key":
+        return "key"
+    if not re.fullmatch(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*", given):
+        raise ValueError("it must be key, or module:function")
+    return given
+
+
+STREAM: Final = text("stream", "the stream of every row; else the column `stream` names it")
+SUBJECT: Final = text("subject", "the subject of rows that have none in the column `subject`")
+DELIVERY: Final = choice(
+    "delivery",
+    "`exactly_once`: rows of an epoch are published together, once; `at_least_once`: at once, a repeated task or epoch "
+    "stores them again",
+    ("exactly_once", "at_least_once"),
+    default="exactly_once",
+)
+SINK_ID: Final = parsed(
+    "sinkId",
+    "name under which the broker remembers what this query has written; within `foreachBatch` each write needs one",
+    "name",
+    _name,
+    unset="the query's name, else its id",
+)
+TAKE_OVER: Final = parsed(
+    "takeOver", "id of the query whose sink this one continues for ever, as the refusal prints it", "UUID", _uuid
+)
+IDEMPOTENCY_KEY: Final = parsed(
+    "idempotencyKey",
+    "name of a batch job: running it again within 30 days stores nothing twice",
+    "name",
+    _name,
+    unset="every run stores its rows",
+    only="batch",
+)
+QUERY_ID: Final = parsed(
+    "queryId", "id of the query, for a write from a thread of your own within `foreachBatch`", "UUID", _uuid, only="batch"
+)
+RUN_ID: Final = parsed("runId", "id of the run, with `queryId`", "UUID", _uuid, only="batch")
+BATCH_ID: Final = number("batchId", "id of the micro-batch, with `queryId`", only="batch")
+PARTITIONER: Final = parsed(
+    "partitioner",
+    "`key`: by hash as Liftbridge's clients do; or `module:function` of an Arrow record batch and the number of "
+    "partitions, which returns an int32 array. The column `partition` goes before it",
+    "name",
+    _function,
+    default="key",
+)
+_OUTCOMES: Final = ("fail", "drop", "dlq")
+ON_INVALID: Final = choice("onInvalid", "rows that the stream cannot store", _OUTCOMES, default="fail")
+ON_OVERSIZE: Final = choice("onOversize", "rows above the stream's `max_record_bytes`", _OUTCOMES, default="fail")
+DLQ_STREAM: Final = text("dlqStream", "stream of such rows with `dlq`, written in the same epoch")
+ON_REPLAY_DIFFERENCE: Final = choice(
+    "onReplayDifference",
+    "an epoch that is written again has other rows than the broker has stored: end the query, or keep what is stored",
+    ("fail", "accept"),
+    default="fail",
+)
+ACCEPT_GAP: Final = number(
+    "acceptGap", "the epoch that may follow although epochs before it were written elsewhere", only="stream"
+)
+PUBLISH_TIMEOUT: Final = duration(
+    "publishTimeoutMs", "how long an epoch waits until all partitions show it; it is decided before", default="60000", least=1
+)
+
+SINK: Final = OptionSet(
+    "Sink",
+    'Options of `df.write.format("bascule")` and `df.writeStream.format("bascule")`.',
+    (
+        ADDRESS,
+        NAMESPACE,
+        STREAM,
+        SUBJECT,
+        DELIVERY,
+        SINK_ID,
+        TAKE_OVER,
+        IDEMPOTENCY_KEY,
+        QUERY_ID,
+        RUN_ID,
+        BATCH_ID,
+        PARTITIONER,
+        ON_INVALID,
+        ON_OVERSIZE,
+        DLQ_STREAM,
+        ON_REPLAY_DIFFERENCE,
+        ACCEPT_GAP,
+        PUBLISH_TIMEOUT,
+        *CONNECTION[2:],
+    ),
+    ignored=frozenset({"checkpointlocation", "queryname"}),
+    advice=kafka_sink_advice,
+)
+
+
+@dataclass(frozen=True)
+class QueryIds:
+    """The query, its run and its epoch."""
+
+    query_id: str
+    run_id: str
+    epoch: int
+
+
+@dataclass(frozen=True)
+class SinkOptions:
+    """All options, checked.
+
+    Attributes:
+        ids: as the user passed them; None = they are taken from the task.
+        checkpoint: the query's checkpoint location; empty for batch writes.
+        query_name: the query's name; empty = it has none.
+    """
+
+    address: str
+    namespace: str
+    stream: str | None
+    subject: str | None
+    delivery: Literal["exactly_once", "at_least_once"]
+    sink_id: str | None
+    take_over: str
+    idempotency_key: str | None
+    ids: QueryIds | None
+    partitioner: str
+    on_invalid: Outcome
+    on_oversize: Outcome
+    dlq_stream: str | None
+    accept_difference: bool
+    accept_gap: int
+    publish_timeout_ms: int
+    request_timeout_ms: int
+    retry_deadline_ms: int
+    checkpoint: str
+    query_name: str
+
+
+def parse_sink_options(given: Mapping[str, str], *, is_stream: bool) -> SinkOptions:
+    """Check the options of a write.
+
+    Args:
+        given: names in any case.
+        is_stream: whether a streaming query writes; else a batch job, or a write within `foreachBatch`.
+
+    Raises:
+        UsageError: an unknown option, a value outside its range, or options that exclude each other.
+    """
+    options = SINK.read(given)
+    for option in SINK.options:
+        if option.only and options.has(option) and (option.only == "stream") != is_stream:
+            what = "a streaming query" if is_stream else "a batch write"
+            raise usage(f"option {option.name} has no meaning for {what}: remove it")
+    lower = {name.lower(): value for name, value in given.items()}
+    parsed_options = SinkOptions(
+        address=options.value(ADDRESS),
+        namespace=options.value(NAMESPACE),
+        stream=options.get(STREAM),
+        subject=options.get(SUBJECT),
+        delivery=cast('Literal["exactly_once", "at_least_once"]', options.value(DELIVERY)),
+        sink_id=options.get(SINK_ID),
+        take_over=options.get(TAKE_OVER) or "",
+        idempotency_key=options.get(IDEMPOTENCY_KEY),
+        ids=_ids(options),
+        partitioner=options.value(PARTITIONER),
+        on_invalid=cast("Outcome", options.value(ON_INVALID)),
+        on_oversize=cast("Outcome", options.value(ON_OVERSIZE)),
+        dlq_stream=options.get(DLQ_STREAM),
+        accept_difference=options.value(ON_REPLAY_DIFFERENCE) == "accept",
+        accept_gap=_or(options.get(ACCEPT_GAP), -1),
+        publish_timeout_ms=options.value(PUBLISH_TIMEOUT),
+        request_timeout_ms=options.value(REQUEST_TIMEOUT_MS),
+        retry_deadline_ms=options.value(RETRY_DEADLINE_MS),
+        checkpoint=lower.get("checkpointlocation", ""),
+        query_name=lower.get("queryname", ""),
+    )
+    _check(parsed_options, is_stream=is_stream)
+    return parsed_options
+
+
+def _or(given: int | None, default: int) -> int:
+    return default if given is None else given
+
+
+def _ids(options: Given) -> QueryIds | None:
+    query, run, batch = options.get(QUERY_ID), options.get(RUN_ID), options.get(BATCH_ID)
+    if query is None and run is None and batch is None:
+        return None
+    if query is None or run is None or batch is None:
+        raise usage("options queryId, runId and batchId are given together")
+    return QueryIds(query, run, batch)
+
+
+def _check(options: SinkOptions, *, is_stream: bool) -> None:
+    if options.delivery == "at_least_once":
+        exact = {
+            "sinkId": options.sink_id,
+            "takeOver": options.take_over,
+            "idempotencyKey": options.idempotency_key,
+            "queryId": options.ids,
+        }
+        for name, value in exact.items():
+            if value:
+                raise usage(f"option {name} belongs to delivery exactly_once: remove it, or delivery")
+    if options.sink_id is not None and options.idempotency_key is not None:
+        raise usage("options sinkId (for streaming queries) and idempotencyKey (for batch jobs) exclude each other")
+    if options.ids is not None and options.sink_id is None:
+        raise usage("options queryId, runId and batchId need sinkId")
+    if options.take_over and options.sink_id is None and not is_stream:
+        raise usage("option takeOver needs sinkId")
+    diverts = "dlq" in (options.on_invalid, options.on_oversize)
+    if diverts != (options.dlq_stream is not None):
+        raise usage("option dlqStream is given with onInvalid or onOversize dlq, and only then")
+    if options.dlq_stream is not None and options.dlq_stream == options.stream:
+        raise usage(f"dlqStream is {options.dlq_stream!r}, the stream that is written to: choose another")
