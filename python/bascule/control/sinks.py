@@ -120,13 +120,13 @@ class Sinks:
             StateError: `sink_pieces_missing`: a leader does not hold what is claimed; nothing was decided.
             BrokerError: as `MetadataLog.propose`.
         """
-        deadline = self._clock_s() + timeout_s
+        deadline = asyncio.get_running_loop().time() + timeout_s
         sink = self.sink(command.namespace, command.name)
         if not is_answered(sink, command) and command.epoch != sink.last_epoch:
             check_epoch(sink, command.epoch, command.accept_gap)
             await self._finished(command, deadline, needed=True)
             command = await self._confirmed(command)
-        await self._controller.propose(command, max(1.0, deadline - self._clock_s()))
+        await self._controller.propose(command, max(1.0, deadline - asyncio.get_running_loop().time()))
         return await self._finished(command, deadline, needed=False)
 
     async def _confirmed(self, command: PublishSink) -> PublishSink:
@@ -163,7 +163,7 @@ class Sinks:
         while True:
             self._changed.clear()
             sink = self.sink(command.namespace, command.name)
-            left_s = deadline - self._clock_s()
+            left_s = deadline - asyncio.get_running_loop().time()
             if sink.is_finished or (left_s <= 0 and not needed):
                 return sink
             if left_s <= 0:

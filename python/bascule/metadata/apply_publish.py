@@ -108,7 +108,7 @@ def difference(sink: Sink, rows: int, digest: str, offsets_hash: str) -> str | N
     if last is None:
         return None
     hashes = {last.offsets_hash, offsets_hash}
-    if len(hashes) == 2 and "" not in hashes:  # noqa: PLR2004 - both are known and differ
+    if len(hashes) == 2 and "" not in hashes:
         return f"the checkpoint has other offsets for epoch {last.epoch} than it was published with"
     if rows != last.input_rows:
         return f"epoch {last.epoch} was published with {last.input_rows} rows and has {rows} now"
@@ -147,7 +147,7 @@ def _check_same(sink: Sink, command: PublishSink) -> None:
 
 
 def _check_content(command: PublishSink) -> None:
-    if not 0 <= command.input_rows or not _TOKEN.fullmatch(command.input_digest):
+    if not command.input_rows >= 0 or not _TOKEN.fullmatch(command.input_digest):
         raise invalid(f"{command.input_rows} rows or digest {command.input_digest!r} of the input are out of bounds")
     if not _HASH.fullmatch(command.offsets_hash):
         raise invalid(f"hash {command.offsets_hash!r} of the offsets is not 64 hexadecimal digits")
