@@ -211,5 +211,81 @@ CODES: Final[dict[str, ErrorCode]] = {
         409,
         6,
     ),
+    "sink_busy": ErrorCode(
+        "an earlier epoch of the sink is decided and not linked everywhere yet",
+        "UnavailableError",
+        "backoff",
+        "operator",
+        "UNAVAILABLE",
+        503,
+        5,
+    ),
+    "sink_conflict": ErrorCode(
+        "the sink belongs to another query, write or attempt",
+        "StateError",
+        "never",
+        "caller",
+        "FAILED_PRECONDITION",
+        409,
+        6,
+    ),
+    "sink_epoch": ErrorCode(
+        "the epoch does not follow the last one of the sink",
+        "StateError",
+        "never",
+        "caller",
+        "FAILED_PRECONDITION",
+        409,
+        6,
+    ),
+    "sink_expired": ErrorCode(
+        "this attempt of the epoch expired or was aborted",
+        "StateError",
+        "never",
+        "caller",
+        "FAILED_PRECONDITION",
+        409,
+        6,
+    ),
+    "sink_fenced": ErrorCode(
+        "a newer run or query writes to the sink", "StateError", "never", "caller", "FAILED_PRECONDITION", 409, 6
+    ),
+    "sink_not_found": ErrorCode("sink does not exist", "StateError", "never", "caller", "NOT_FOUND", 404, 3),
+    "sink_not_owned": ErrorCode(
+        "the sink belongs to another client", "AccessError", "never", "caller", "PERMISSION_DENIED", 403, 4
+    ),
+    "sink_pieces_missing": ErrorCode(
+        "a broker does not hold the staged rows that the epoch claims",
+        "StateError",
+        "never",
+        "caller",
+        "FAILED_PRECONDITION",
+        409,
+        6,
+    ),
+    "sink_published": ErrorCode(
+        "the epoch of the sink is published", "StateError", "never", "caller", "FAILED_PRECONDITION", 409, 6
+    ),
+    "sink_quota": ErrorCode(
+        "staged rows exceed the quota of the sink or the broker",
+        "CapacityError",
+        "never",
+        "operator",
+        "RESOURCE_EXHAUSTED",
+        429,
+        5,
+    ),
+    "sink_replay_differs": ErrorCode(
+        "the repeated epoch has other rows than the published one",
+        "StateError",
+        "never",
+        "caller",
+        "FAILED_PRECONDITION",
+        409,
+        6,
+    ),
+    "stage_failed": ErrorCode(
+        "rows could not be staged", "UnavailableError", "backoff", "operator", "UNAVAILABLE", 503, 5
+    ),
     "internal": ErrorCode("a defect of the broker", "InternalError", "never", "developer", "INTERNAL", 500, 1),
 }

@@ -97,13 +97,37 @@ pub enum ErrorCode {
     EncryptionUnavailable,
     /// records are encrypted with a key that is not configured
     EncryptionKeyMissing,
+    /// an earlier epoch of the sink is decided and not linked everywhere yet
+    SinkBusy,
+    /// the sink belongs to another query, write or attempt
+    SinkConflict,
+    /// the epoch does not follow the last one of the sink
+    SinkEpoch,
+    /// this attempt of the epoch expired or was aborted
+    SinkExpired,
+    /// a newer run or query writes to the sink
+    SinkFenced,
+    /// sink does not exist
+    SinkNotFound,
+    /// the sink belongs to another client
+    SinkNotOwned,
+    /// a broker does not hold the staged rows that the epoch claims
+    SinkPiecesMissing,
+    /// the epoch of the sink is published
+    SinkPublished,
+    /// staged rows exceed the quota of the sink or the broker
+    SinkQuota,
+    /// the repeated epoch has other rows than the published one
+    SinkReplayDiffers,
+    /// rows could not be staged
+    StageFailed,
     /// a defect of the broker
     Internal,
 }
 
 impl ErrorCode {
     /// Every code, in the order of the enumeration.
-    pub const ALL: [Self; 48] = [
+    pub const ALL: [Self; 60] = [
         Self::DataDirectoryLocked,
         Self::DataDirectoryForeign,
         Self::DataDirectoryNewer,
@@ -151,6 +175,18 @@ impl ErrorCode {
         Self::Forked,
         Self::EncryptionUnavailable,
         Self::EncryptionKeyMissing,
+        Self::SinkBusy,
+        Self::SinkConflict,
+        Self::SinkEpoch,
+        Self::SinkExpired,
+        Self::SinkFenced,
+        Self::SinkNotFound,
+        Self::SinkNotOwned,
+        Self::SinkPiecesMissing,
+        Self::SinkPublished,
+        Self::SinkQuota,
+        Self::SinkReplayDiffers,
+        Self::StageFailed,
         Self::Internal,
     ];
 
@@ -204,6 +240,18 @@ impl ErrorCode {
             Self::Forked => "forked",
             Self::EncryptionUnavailable => "encryption_unavailable",
             Self::EncryptionKeyMissing => "encryption_key_missing",
+            Self::SinkBusy => "sink_busy",
+            Self::SinkConflict => "sink_conflict",
+            Self::SinkEpoch => "sink_epoch",
+            Self::SinkExpired => "sink_expired",
+            Self::SinkFenced => "sink_fenced",
+            Self::SinkNotFound => "sink_not_found",
+            Self::SinkNotOwned => "sink_not_owned",
+            Self::SinkPiecesMissing => "sink_pieces_missing",
+            Self::SinkPublished => "sink_published",
+            Self::SinkQuota => "sink_quota",
+            Self::SinkReplayDiffers => "sink_replay_differs",
+            Self::StageFailed => "stage_failed",
             Self::Internal => "internal",
         }
     }
