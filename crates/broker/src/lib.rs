@@ -5,6 +5,7 @@
 //! * `admission`: which connections, calls and bytes are let in.
 //! * [`partition::Partition`]: the handle of one partition; its task owns the log's tail.
 //! * [`liftbridge`], [`flight`]: protocol servers on one gRPC port.
+//! * [`stage`]: rows of exactly-once sinks that wait for their epoch to be decided.
 //! * [`nats`]: the connections to NATS; `ingest`: what comes in by them, and acks; `republish`: copies of what was published here.
 //! * [`http`]: probes and metrics on a port of their own; [`checks`]: what they report; `metrics`: what is counted.
 //! * [`metadata`]: the metadata log of one voter; [`tools`]: a data directory that no broker uses.
@@ -38,6 +39,7 @@ pub mod partition;
 mod private;
 mod republish;
 mod space;
+pub mod stage;
 pub mod statistics;
 pub mod tls;
 pub mod tools;

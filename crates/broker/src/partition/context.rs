@@ -4,6 +4,7 @@ use crate::encryption::Masters;
 use crate::events::Events;
 use crate::limits::Limits;
 use crate::space::Space;
+use crate::stage::Stage;
 use crate::statistics::Statistics;
 use std::sync::Arc;
 use tokio::sync::Semaphore;
@@ -24,6 +25,8 @@ pub struct PartitionContext {
     pub inflight: Arc<Semaphore>,
     /// Memory for message ids.
     pub(crate) message_ids: IdBudget,
+    /// What is staged for sinks, and the sink table.
+    pub(crate) stage: Arc<Stage>,
 }
 
 impl PartitionContext {
@@ -45,6 +48,7 @@ impl PartitionContext {
             space: Space::default(),
             inflight: Arc::new(Semaphore::new(inflight)),
             message_ids: IdBudget::new(limits.nats_message_id_bytes),
+            stage: Arc::default(),
         }
     }
 }

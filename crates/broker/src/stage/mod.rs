@@ -1,0 +1,23 @@
+//! What is staged for the exactly-once sink: rows that no reader sees until their epoch is decided
+//! (`docs/decisions/sink.md`).
+//!
+//! * [`SinkTable`]: the part of the metadata that decides; [`rules`] says what follows from it.
+//! * [`Stage`]: the pieces of this broker. A piece is a file in `partitions/<incarnation>/stage/`
+//!   (`specs/formats/stage.md`) that is never changed once it has its name. Only the table makes pieces void, and only void
+//!   pieces are deleted.
+//!
+//! A failure to write a piece fails its call, never a partition. Nothing of this is in the write-ahead log.
+mod file;
+mod format;
+mod numbers;
+mod piece;
+pub mod rules;
+mod store;
+mod table;
+
+pub use file::{PieceBatches, PieceFault, PieceFile};
+pub use format::{Contents, FormatError};
+pub use numbers::{Digest, NotHexadecimal, Token};
+pub use piece::PieceId;
+pub use store::Stage;
+pub use table::{Attempt, Link, Sink, SinkChanges, SinkTable, StaleVersion, Target};
