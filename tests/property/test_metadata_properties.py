@@ -78,12 +78,14 @@ QUERIES = st.sampled_from(["", "q1", "q2"])
 RUNS = st.sampled_from(["r1", "r2", "r3"])
 EPOCHS = st.one_of(st.integers(-1, 3), st.integers(0, (1 << 53)))
 TOKENS = st.sampled_from(["a" * 32, "b" * 32, "x"])
+target_partitions = st.builds(TargetPartition, st.integers(-1, 3), INDEXES, EPOCHS, TOKENS, EPOCHS)
+linked_partitions = st.lists(st.builds(LinkedPartition, INDEXES, EPOCHS)).map(tuple)
 sink_targets = st.lists(
     st.builds(
         TargetStream,
         NAMESPACES,
         NAMES,
-        st.lists(st.builds(TargetPartition, st.integers(-1, 3), INDEXES, EPOCHS, TOKENS, EPOCHS), max_size=3).map(tuple),
+        st.lists(target_partitions, max_size=3).map(tuple),
     ),
     max_size=2,
 ).map(tuple)
@@ -119,7 +121,7 @@ commands: st.SearchStrategy[Command] = st.one_of(
         accept_gap=EPOCHS,
         accept_difference=st.booleans(),
     ),
-    st.builds(LinkSink, NAMESPACES, SINKS, INDEXES, EPOCHS, st.lists(st.builds(LinkedPartition, INDEXES, EPOCHS)).map(tuple)),
+    st.builds(LinkSink, NAMESPACES, SINKS, INDEXES, EPOCHS, linked_partitions),
     st.builds(ExpireSink, NAMESPACES, SINKS, INDEXES, INDEXES, EPOCHS, TOKENS),
     st.builds(SkipSink, NAMESPACES, SINKS, INDEXES, EPOCHS, INDEXES, OWNERS),
     st.builds(DeleteSink, NAMESPACES, SINKS, INDEXES, EPOCHS),

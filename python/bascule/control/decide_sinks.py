@@ -24,7 +24,9 @@ class StagedAttempt:
     staged_bytes: int
 
 
-def idle_attempts(state: State, staged: Iterable[StagedAttempt], renewed: Collection[tuple[int, Attempt]]) -> list[ExpireSink]:
+def idle_attempts(
+    state: State, staged: Iterable[StagedAttempt], renewed: Collection[tuple[int, Attempt]]
+) -> list[ExpireSink]:
     """The attempts that nobody has staged to or renewed for their time to live and that are not decided.
 
     Args:
@@ -58,7 +60,5 @@ def outlived(state: State) -> list[DeleteSink]:
     return [
         DeleteSink(sink.namespace, sink.name, sink.id, unused_since_ms=sink.used_ms)
         for _, sink in sorted(state.sinks.items())
-        if sink.lifetime in KEPT_MS
-        and sink.is_finished
-        and state.clock_ms - sink.used_ms >= KEPT_MS[sink.lifetime]
+        if sink.lifetime in KEPT_MS and sink.is_finished and state.clock_ms - sink.used_ms >= KEPT_MS[sink.lifetime]
     ]

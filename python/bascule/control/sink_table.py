@@ -27,9 +27,7 @@ def row(sink: Sink) -> dict[str, Any]:
         "last_epoch": sink.last_epoch,
         "producer": sink.producer_id,
         "quota_bytes": sink.quota_bytes,
-        "expired": [
-            {"generation": item.generation, "epoch": item.epoch, "token": item.token} for item in sink.expired
-        ],
+        "expired": [{"generation": item.generation, "epoch": item.epoch, "token": item.token} for item in sink.expired],
         "link": _link(sink.last) if sink.last is not None and not sink.last.is_finished else None,
     }
 

@@ -5,6 +5,7 @@ keeps in memory may be lost at any time: renewals count anew then, and reports a
 """
 
 import asyncio
+import json
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
@@ -238,14 +239,16 @@ class Sinks:
     # -- reports of the data plane ------------------------------------------------------------------------------------
     def on_partition(self, event: PartitionChange) -> LinkSink | None:
         """The entry that follows from a report, if any; a report that is repeated gives none once it is known."""
-        fields = event.fields
-        sink = next((item for item in self.state.sinks.values() if item.id == fields.get("sink")), None)
+        if event.change not in ("linked", "link_blocked"):
+            return None
+        fields: dict[str, Any] = json.loads(event.fields)
+        sink = next((item for item in self.state.sinks.values() if item.id == fields["sink"]), None)
         if sink is None:
             return None
         if event.change == "link_blocked":
             self._blocked[sink.id, event.incarnation] = event.message
             return None
-        if event.change != "linked" or not self._awaits(sink, fields["ordinal"], event.incarnation):
+        if not self._awaits(sink, fields["ordinal"], event.incarnation):
             return None
         partition = LinkedPartition(event.incarnation, fields["base_offset"])
         return LinkSink(sink.namespace, sink.name, sink.id, fields["ordinal"], (partition,))

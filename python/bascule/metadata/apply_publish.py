@@ -191,7 +191,7 @@ def _check_target(state: State, target: TargetStream) -> None:
         if partition.readonly:
             raise rejected(RejectionCode.READONLY, f"partition {item.number} of stream {shown} is read-only")
         if not 1 <= item.rows <= MAX_ROWS or not _TOKEN.fullmatch(item.digest):
-            raise invalid(f"partition {item.number} of stream {shown}: {item.rows} rows or the digest are out of bounds")
+            raise invalid(f"partition {item.number} of stream {shown}: {item.rows} rows or the digest are not allowed")
         if item.phase != "decided" or item.base_offset:
             raise invalid(f"partition {item.number} of stream {shown} is decided as {item.phase}")
 

@@ -85,13 +85,11 @@ def _check_room(state: State, command: OpenSink) -> None:
 
 def _check_opener(sink: Sink, command: OpenSink) -> None:
     if sink.owner != command.owner:
-        raise rejected(
-            RejectionCode.SINK_NOT_OWNED, f"sink {sink.name} belongs to {sink.owner or 'a client without a certificate'}"
-        )
+        owner = sink.owner or "a client without a certificate"
+        raise rejected(RejectionCode.SINK_NOT_OWNED, f"sink {sink.name} belongs to {owner}")
     if sink.kind != command.kind:
-        raise rejected(
-            RejectionCode.SINK_CONFLICT, f"sink {sink.name} is written by a {sink.kind} write, not by a {command.kind} write"
-        )
+        message = f"sink {sink.name} is written by a {sink.kind} write, not by a {command.kind} write"
+        raise rejected(RejectionCode.SINK_CONFLICT, message)
     if command.query_id in sink.retired_queries:
         raise rejected(
             RejectionCode.SINK_FENCED,
@@ -250,9 +248,8 @@ def put(state: State, sink: Sink) -> State:
 
 def _decided(sink: Sink, ordinal: int) -> Published:
     if sink.last is None or sink.last.ordinal != ordinal or ordinal == 0:
-        raise rejected(
-            RejectionCode.SINK_PUBLISHED, f"the last epoch of sink {sink.name} has ordinal {sink.ordinal}, not {ordinal}"
-        )
+        message = f"the last epoch of sink {sink.name} has ordinal {sink.ordinal}, not {ordinal}"
+        raise rejected(RejectionCode.SINK_PUBLISHED, message)
     return sink.last
 
 

@@ -35,7 +35,7 @@ SinkKind: TypeAlias = Literal["stream", "foreach", "batch"]
 """Who writes: a streaming query through `writeStream`, a write within `foreachBatch`, a batch job."""
 
 Lifetime: TypeAlias = Literal["kept", "month", "hour"]
-"""When the record goes by itself: never; after 30 unused days; 1 hour after its last use, if nothing is to be linked."""
+"""When the record goes by itself: never; after 30 unused days; 1 hour after its last use."""
 
 Phase: TypeAlias = Literal["decided", "linked", "removed", "skipped"]
 """Of a target partition: to be linked; linked; purged or deleted before that; skipped by an administrator."""

@@ -64,7 +64,11 @@ IDEMPOTENCY_KEY: Final = parsed(
     only="batch",
 )
 QUERY_ID: Final = parsed(
-    "queryId", "id of the query, for a write from a thread of your own within `foreachBatch`", "UUID", _uuid, only="batch"
+    "queryId",
+    "id of the query, for a write from a thread of your own within `foreachBatch`",
+    "UUID",
+    _uuid,
+    only="batch",
 )
 RUN_ID: Final = parsed("runId", "id of the run, with `queryId`", "UUID", _uuid, only="batch")
 BATCH_ID: Final = number("batchId", "id of the micro-batch, with `queryId`", only="batch")
@@ -90,7 +94,10 @@ ACCEPT_GAP: Final = number(
     "acceptGap", "the epoch that may follow although epochs before it were written elsewhere", only="stream"
 )
 PUBLISH_TIMEOUT: Final = duration(
-    "publishTimeoutMs", "how long an epoch waits until all partitions show it; it is decided before", default="60000", least=1
+    "publishTimeoutMs",
+    "how long an epoch waits until all partitions show it; it is decided before",
+    default="60000",
+    least=1,
 )
 
 SINK: Final = OptionSet(
