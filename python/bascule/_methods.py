@@ -64,6 +64,14 @@ METHODS: Final[dict[str, Method]] = {
     "FetchBrokerDetails": Method(
         "bascule.admin.v1.Admin", "FetchBrokerDetailsRequest", "FetchMetadata", "*", True, 65536
     ),
+    "OpenSink": Method("bascule.admin.v1.Admin", "OpenSinkRequest", "Publish", "code", True, 65536),
+    "PublishSink": Method("bascule.admin.v1.Admin", "PublishSinkRequest", "Publish", "code", True, 1048576),
+    "AbortSink": Method("bascule.admin.v1.Admin", "AbortSinkRequest", "Publish", "code", True, 65536),
+    "RenewSink": Method("bascule.admin.v1.Admin", "RenewSinkRequest", "Publish", "code", True, 65536),
+    "FetchSinks": Method("bascule.admin.v1.Admin", "FetchSinksRequest", "ManageSinks", "*", True, 65536),
+    "DeleteSink": Method("bascule.admin.v1.Admin", "DeleteSinkRequest", "ManageSinks", "name", True, 65536),
+    "SkipSink": Method("bascule.admin.v1.Admin", "SkipSinkRequest", "ManageSinks", "name", True, 65536),
+    "SetSinkQuota": Method("bascule.admin.v1.Admin", "SetSinkQuotaRequest", "ManageSinks", "name", True, 65536),
 }
 """By name."""
 
@@ -86,5 +94,6 @@ ACTIONS: Final = (
     "TrimPartition",
     "PurgeStream",
     "EditStream",
+    "ManageSinks",
 )
 """Actions of policies and of errors, each once. Similar methods share one."""

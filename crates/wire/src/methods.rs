@@ -52,7 +52,7 @@ impl Method {
 
 /// Every method that is served, sorted by path.
 #[rustfmt::skip]
-pub static METHODS: [Method; 38] = [
+pub static METHODS: [Method; 46] = [
     Method { path: "/arrow.flight.protocol.FlightService/DoAction", is_ours: false, handler: None, streams_requests: false, reads: false },
     Method { path: "/arrow.flight.protocol.FlightService/DoExchange", is_ours: false, handler: None, streams_requests: true, reads: false },
     Method { path: "/arrow.flight.protocol.FlightService/DoGet", is_ours: false, handler: None, streams_requests: false, reads: false },
@@ -63,13 +63,21 @@ pub static METHODS: [Method; 38] = [
     Method { path: "/arrow.flight.protocol.FlightService/ListActions", is_ours: false, handler: None, streams_requests: false, reads: false },
     Method { path: "/arrow.flight.protocol.FlightService/ListFlights", is_ours: false, handler: None, streams_requests: false, reads: false },
     Method { path: "/arrow.flight.protocol.FlightService/PollFlightInfo", is_ours: false, handler: None, streams_requests: false, reads: false },
+    Method { path: "/bascule.admin.v1.Admin/AbortSink", is_ours: true, handler: Some("admin/AbortSink"), streams_requests: false, reads: true },
     Method { path: "/bascule.admin.v1.Admin/CheckCreateStream", is_ours: true, handler: Some("admin/CheckCreateStream"), streams_requests: false, reads: true },
+    Method { path: "/bascule.admin.v1.Admin/DeleteSink", is_ours: true, handler: Some("admin/DeleteSink"), streams_requests: false, reads: false },
     Method { path: "/bascule.admin.v1.Admin/EditStream", is_ours: true, handler: Some("admin/EditStream"), streams_requests: false, reads: false },
     Method { path: "/bascule.admin.v1.Admin/FetchBrokerDetails", is_ours: true, handler: Some("admin/FetchBrokerDetails"), streams_requests: false, reads: true },
     Method { path: "/bascule.admin.v1.Admin/FetchGroupDetails", is_ours: true, handler: Some("admin/FetchGroupDetails"), streams_requests: false, reads: true },
+    Method { path: "/bascule.admin.v1.Admin/FetchSinks", is_ours: true, handler: Some("admin/FetchSinks"), streams_requests: false, reads: true },
     Method { path: "/bascule.admin.v1.Admin/FetchStreamDetails", is_ours: true, handler: Some("admin/FetchStreamDetails"), streams_requests: false, reads: true },
+    Method { path: "/bascule.admin.v1.Admin/OpenSink", is_ours: true, handler: Some("admin/OpenSink"), streams_requests: false, reads: true },
+    Method { path: "/bascule.admin.v1.Admin/PublishSink", is_ours: true, handler: Some("admin/PublishSink"), streams_requests: false, reads: true },
     Method { path: "/bascule.admin.v1.Admin/PurgeStream", is_ours: true, handler: Some("admin/PurgeStream"), streams_requests: false, reads: false },
+    Method { path: "/bascule.admin.v1.Admin/RenewSink", is_ours: true, handler: Some("admin/RenewSink"), streams_requests: false, reads: true },
     Method { path: "/bascule.admin.v1.Admin/ResumeStream", is_ours: true, handler: Some("admin/ResumeStream"), streams_requests: false, reads: false },
+    Method { path: "/bascule.admin.v1.Admin/SetSinkQuota", is_ours: true, handler: Some("admin/SetSinkQuota"), streams_requests: false, reads: false },
+    Method { path: "/bascule.admin.v1.Admin/SkipSink", is_ours: true, handler: Some("admin/SkipSink"), streams_requests: false, reads: false },
     Method { path: "/bascule.admin.v1.Admin/TrimPartition", is_ours: true, handler: Some("admin/TrimPartition"), streams_requests: false, reads: false },
     Method { path: "/grpc.health.v1.Health/Check", is_ours: false, handler: None, streams_requests: false, reads: false },
     Method { path: "/grpc.health.v1.Health/Watch", is_ours: false, handler: None, streams_requests: false, reads: false },
@@ -133,11 +141,12 @@ pub enum Action {
     TrimPartition,
     PurgeStream,
     EditStream,
+    ManageSinks,
 }
 
 impl Action {
     /// All of them, in the order of the enumeration.
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 19] = [
         Self::CreateStream,
         Self::DeleteStream,
         Self::PauseStream,
@@ -156,6 +165,7 @@ impl Action {
         Self::TrimPartition,
         Self::PurgeStream,
         Self::EditStream,
+        Self::ManageSinks,
     ];
 
     /// The name in policies and texts.
@@ -179,6 +189,7 @@ impl Action {
             Self::TrimPartition => "TrimPartition",
             Self::PurgeStream => "PurgeStream",
             Self::EditStream => "EditStream",
+            Self::ManageSinks => "ManageSinks",
         }
     }
 

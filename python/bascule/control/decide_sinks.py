@@ -3,7 +3,8 @@
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
-from bascule.metadata import State
+from bascule.control.decide import Target
+from bascule.metadata import State, StreamKey
 from bascule.metadata.sink_commands import DeleteSink, ExpireSink
 from bascule.metadata.sinks import Attempt, Lifetime, Sink
 
@@ -53,6 +54,23 @@ def is_open(sink: Sink, attempt: Attempt) -> bool:
     """Whether the attempt may still be published."""
     is_new = sink.last_epoch is None or attempt.epoch > sink.last_epoch
     return attempt.generation == sink.generation and is_new and attempt not in sink.expired
+
+
+def paused_targets(state: State) -> list[Target]:
+    """Paused partitions to which rows are to be linked, by stream in order of identity."""
+    wanted: dict[StreamKey, set[int]] = {}
+    for sink in state.sinks.values():
+        for target in sink.last.targets if sink.last is not None and not sink.is_finished else ():
+            numbers = {item.number for item in target.partitions if item.phase == "decided"}
+            wanted.setdefault(StreamKey(target.namespace, target.name), set()).update(numbers)
+    found: list[Target] = []
+    for key in sorted(wanted):
+        stream = state.streams.get(key)
+        paused = tuple(item.number for item in (stream.partitions if stream else ()) if item.paused)
+        numbers = tuple(number for number in paused if number in wanted[key])
+        if numbers:
+            found.append(Target(key.namespace, key.name, numbers))
+    return found
 
 
 def outlived(state: State) -> list[DeleteSink]:

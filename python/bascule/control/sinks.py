@@ -1,7 +1,7 @@
-"""Sinks: opens, publishes and expires them, and tells the data plane which pieces count (docs/decisions/sink.md).
+"""Sinks: opens, publishes and expires them, and shows the data plane which pieces count (docs/decisions/sink.md).
 
 The metadata log decides; this class asks it, waits for it, and turns reports of the data plane into entries. What it
-keeps in memory may be lost at any time: renewals count anew then, and reports are repeated by the data plane.
+keeps in memory may be lost at any time: renewals count again from nothing then, and reports are repeated by the data plane.
 """
 
 import asyncio
@@ -13,11 +13,18 @@ from typing import Any, Protocol
 
 from bascule._seam import PartitionChange
 from bascule.control.controller import Controller
-from bascule.control.decide_sinks import DEFAULT_STAGING_TTL_MS, StagedAttempt, idle_attempts, outlived
+from bascule.control.decide import Target
+from bascule.control.decide_sinks import (
+    DEFAULT_STAGING_TTL_MS,
+    StagedAttempt,
+    idle_attempts,
+    outlived,
+    paused_targets,
+)
 from bascule.control.sink_table import table_changes
 from bascule.errors import BrokerError, error
 from bascule.logs import emit
-from bascule.metadata import State, StreamKey
+from bascule.metadata import State, StreamKey, apply_sinks
 from bascule.metadata.apply_publish import check_epoch, is_answered
 from bascule.metadata.rejection import RejectedError, RejectionCode, rejected
 from bascule.metadata.sink_commands import (
@@ -34,12 +41,15 @@ from bascule.metadata.sink_commands import (
 from bascule.metadata.sinks import Attempt, Sink, TargetStream, attempt_ids
 
 LOOK_S = 30.0
-"""How often idle attempts are looked for."""
+"""How often idle attempts are searched for."""
 
 CLOCK_S = 600.0
 """How often the recorded clock advances while there are sinks."""
 
 PROPOSE_S = 30.0
+
+SINK_REPORTS = frozenset({"linked", "link_blocked"})
+"""Changes of partitions that are about sinks."""
 
 
 class StagePlane(Protocol):
@@ -71,6 +81,8 @@ class Sinks:
         self._renewed: dict[tuple[int, Attempt], float] = {}
         self._blocked: dict[tuple[int, int], str] = {}
         self._changed = asyncio.Event()
+        self._reports: list[LinkSink] = []
+        self._linking = asyncio.Event()
         self._advanced_s = clock_s()
 
     @property
@@ -207,6 +219,21 @@ class Sinks:
         """Somebody still works on the attempt."""
         self._renewed[sink.id, attempt] = self._clock_s()
 
+    def staged_bytes(self) -> dict[int, int]:
+        """Bytes that are staged on this broker, by id of the sink. Blocks."""
+        found: dict[int, int] = {}
+        for item in self._plane.staged():
+            found[item["sink"]] = found.get(item["sink"], 0) + item["bytes"]
+        return found
+
+    def check_delete(self, sink: Sink) -> None:
+        """Refuse what `delete` would refuse; changes nothing.
+
+        Raises:
+            RejectedError: `sink_busy`.
+        """
+        apply_sinks.delete(self.state, self.state.index, DeleteSink(sink.namespace, sink.name, sink.id))
+
     async def delete(self, sink: Sink, timeout_s: float) -> None:
         """Forget a sink.
 
@@ -239,7 +266,7 @@ class Sinks:
     # -- reports of the data plane ------------------------------------------------------------------------------------
     def on_partition(self, event: PartitionChange) -> LinkSink | None:
         """The entry that follows from a report, if any; a report that is repeated gives none once it is known."""
-        if event.change not in ("linked", "link_blocked"):
+        if event.change not in SINK_REPORTS:
             return None
         fields: dict[str, Any] = json.loads(event.fields)
         sink = next((item for item in self.state.sinks.values() if item.id == fields["sink"]), None)
@@ -272,6 +299,30 @@ class Sinks:
             except (RejectedError, BrokerError) as failure:
                 emit(30, "control.sinks", f"a report of linked rows was not entered: {failure}", sink=command.name)
 
+    def report(self, event: PartitionChange) -> None:
+        """Take a report; `keep_linking` enters what follows from it."""
+        command = self.on_partition(event)
+        if command is not None:
+            self._reports.append(command)
+            self._linking.set()
+
+    async def keep_linking(self) -> None:
+        """Enter reports of linked rows, and resume paused partitions that wait for rows, until cancelled."""
+        while True:
+            await self._linking.wait()
+            self._linking.clear()
+            reports, self._reports = self._reports, []
+            await self.link(reports)
+            for target in paused_targets(self.state):
+                await self._resume(target)
+
+    async def _resume(self, target: Target) -> None:
+        try:
+            await self._controller.resume_stream(target, dry_run=False, timeout_s=PROPOSE_S)
+        except (RejectedError, BrokerError) as failure:
+            text = f"a paused stream that waits for rows was not resumed: {failure}"
+            emit(30, "control.sinks", text, namespace=target.namespace, stream=target.name)
+
     # -- what goes by time --------------------------------------------------------------------------------------------
     async def run(self) -> None:
         """Expire idle attempts and forget old records until cancelled."""
@@ -280,7 +331,7 @@ class Sinks:
             await self.round()
 
     async def round(self) -> None:
-        """One look at what is idle or old."""
+        """Expire what is idle and forget what is old, once."""
         now_s = self._clock_s()
         if not self.state.sinks:
             self._advanced_s = now_s
@@ -302,6 +353,8 @@ class Sinks:
             emit(30, "control.sinks", f"a sink was not tidied up: {failure}", command=type(command).__name__)
 
     def _on_state(self, state: State) -> None:
+        if paused_targets(state):
+            self._linking.set()
         if state.sinks is self._shown:
             return
         changes = table_changes(self._shown, state.sinks)

@@ -30,6 +30,7 @@ from bascule.control import (
 )
 from bascule.control.activity import ActivityWriter
 from bascule.control.autopause import AutoPause
+from bascule.control.sinks import SINK_REPORTS, Sinks
 from bascule.engine import Engine
 from bascule.errors import BrokerError, error
 from bascule.logs import emit, style_of
@@ -91,6 +92,7 @@ class Broker:
         self._router: Router | None = None
         self._groups: Groups | None = None
         self._security: Security | None = None
+        self._sinks: Sinks | None = None
         self._failed: asyncio.Future[BrokerError] | None = None
         self._supervisor = Supervisor(self._fail)
 
@@ -199,11 +201,16 @@ class Broker:
         gate = Gate(settings.broker.namespace, documents.bounds(settings))
         creating = documents.stream_settings(settings)
         liftbridge = LiftbridgeAdmin(controller, groups, creating, security.access, gate)
-        admin = AdminService(controller, creating, security.access, gate)
+        self._sinks = sinks = Sinks(controller, engine)
+        partition_defaults = documents.defaults(settings)
+        admin = AdminService(
+            controller, creating, security.access, gate, sinks=sinks, partition_defaults=partition_defaults
+        )
         self._router = router = Router(engine, {**liftbridge.handlers(), **admin.handlers()})
         self._start_pump(engine, log, router)
         engine.set_stage("replaying the metadata log")
         await controller.replay(REPLAY_S)
+        sinks.start()
         engine.set_stage("connecting to NATS")
         await self._connect_nats(engine)
         engine.set_stage("opening partitions")
@@ -219,6 +226,8 @@ class Broker:
                 engine, lambda: incarnations(log.state), period_ms=scrub.period_ms, bytes_per_second=scrub.rate_bytes
             )
             self._supervisor.start("scrub", scrubber.run)
+        self._supervisor.start("sinks", sinks.run)
+        self._supervisor.start("links", sinks.keep_linking)
         self._supervisor.start("auto-pause", AutoPause(controller, documents.auto_pause(settings)).run)
         groups.start()
         # Before clients can connect, so that no call is rejected because the broker is starting.
@@ -299,12 +308,18 @@ class Broker:
             Committed: log.on_committed,
             Failed: log.on_failed,
             Barrier: log.on_barrier,
-            PartitionChange: reports.on_partition,
+            PartitionChange: self._on_partition,
             NatsChange: reports.on_nats,
             LogLine: reports.on_log,
         }
         self._pump = EventPump(engine, handlers, reports.on_error)
         self._supervisor.start(EVENTS, self._pump.run)
+
+    def _on_partition(self, event: PartitionChange) -> None:
+        if event.change in SINK_REPORTS and self._sinks is not None:
+            self._sinks.report(event)
+        else:
+            reports.on_partition(event)
 
     async def _connect_nats(self, engine: Engine) -> None:
         settings, limit_s = self.settings, CONNECT_OTHERS_S

@@ -115,6 +115,15 @@ class FakePlane:
                 self.disk.entries[self.disk.last] = entry
                 self.push(Committed(self.disk.last, entry, proposal_id))
 
+    def set_sinks(self, version: int, changes: dict[str, Any]) -> None:
+        self.calls.append(("set_sinks", (version, changes)))
+
+    def confirm_stage(self, request: dict[str, Any]) -> dict[str, Any]:
+        return {"missing": [], "log_ends": {str(item["incarnation"]): 0 for item in request["targets"]}}
+
+    def staged(self) -> list[dict[str, Any]]:
+        return []
+
     def read_barrier(self, barrier_id: int) -> None:
         self.calls.append(("barrier", barrier_id))
         if not self.silent:

@@ -15,6 +15,7 @@ from bascule.control import (
     Reconciler,
     StreamRequest,
 )
+from bascule.control.sinks import Sinks
 from bascule.control.supervisor import Supervisor
 from bascule.errors import BrokerError
 from bascule.metadata import State, StreamSettings
@@ -49,7 +50,9 @@ async def running(
     controller = Controller(plane, log, reconciler, "a", clock_ns=lambda: 1_000)
     groups = Groups(controller, timeouts or GroupTimeouts())
     admin = LiftbridgeAdmin(controller, groups, StreamSettings()).handlers()
-    admin |= AdminService(controller, StreamSettings()).handlers()
+    admin |= AdminService(
+        controller, StreamSettings(), sinks=Sinks(controller, plane), partition_defaults=Defaults()
+    ).handlers()
     router = Router(plane, admin)
     errors: list[tuple[Event, Exception]] = []
     handlers = {

@@ -7,12 +7,14 @@ from collections.abc import Callable, Collection
 
 from bascule._admin_pb import message
 from bascule._methods import METHODS
-from bascule.control import Controller
+from bascule.control import Controller, Defaults
+from bascule.control.sinks import Sinks
 from bascule.metadata import Stream, StreamSettings
 from bascule.protocols.admin.details import DetailMethods
 from bascule.protocols.admin.editing import EditingMethods
 from bascule.protocols.admin.removal import RemovalMethods
 from bascule.protocols.admin.requests import MethodHandler, read_request
+from bascule.protocols.admin.sinks import SinkMethods
 from bascule.protocols.liftbridge.authorization import check_rights
 from bascule.protocols.liftbridge.gate import Gate
 from bascule.protocols.router import AdminRequest, Handler
@@ -25,7 +27,14 @@ class AdminService:
     """
 
     def __init__(
-        self, controller: Controller, defaults: StreamSettings, access: Access | None = None, gate: Gate | None = None
+        self,
+        controller: Controller,
+        defaults: StreamSettings,
+        access: Access | None = None,
+        gate: Gate | None = None,
+        *,
+        sinks: Sinks,
+        partition_defaults: Defaults,
     ) -> None:
         self._controller = controller
         self._access = access or Access()
@@ -33,6 +42,7 @@ class AdminService:
             RemovalMethods(controller),
             EditingMethods(controller, defaults, gate or Gate()),
             DetailMethods(controller),
+            SinkMethods(sinks, partition_defaults),
         )
 
     def handlers(self) -> dict[str, Handler]:

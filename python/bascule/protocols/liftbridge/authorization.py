@@ -11,7 +11,7 @@ from bascule._liftbridge_pb import message
 from bascule._methods import METHODS
 from bascule.control.specs import INTERNAL_STREAMS
 from bascule.errors import AccessError
-from bascule.metadata import MAX_MEMBER_STREAMS, Stream
+from bascule.metadata import DEFAULT_NAMESPACE, MAX_MEMBER_STREAMS, Stream
 from bascule.protocols.liftbridge.creation import is_subject
 from bascule.protocols.liftbridge.messages import parse
 from bascule.protocols.liftbridge.neighbours import Neighbour, neighbours
@@ -127,6 +127,14 @@ def _join_group(asked: Any) -> Iterable[Right]:
     return [("JoinConsumerGroup", asked.groupId), *(("Subscribe", stream) for stream in dict.fromkeys(asked.streams))]
 
 
+def _sink_targets(asked: Any) -> Iterable[Right]:
+    """To publish to every stream that is named; that the caller owns the sink is checked by the handler."""
+    targets = getattr(asked, "targets", ())
+    names = [*getattr(asked, "streams", ()), *(item.stream for item in targets)]
+    prefix = "" if asked.namespace in ("", DEFAULT_NAMESPACE) else f"{asked.namespace}/"
+    return [("Publish", f"{prefix}{name}") for name in dict.fromkeys(names)]
+
+
 def _group(action: str) -> Callable[[Any], Iterable[Right]]:
     return lambda asked: [(action, asked.groupId)] if asked.groupId and asked.consumerId else ()
 
@@ -144,5 +152,9 @@ _BY_CODE: Final[dict[str, Callable[[Any], Iterable[Right]]]] = {
         name: _group(name)
         for name in ("LeaveConsumerGroup", "FetchConsumerGroupAssignments", "ReportConsumerGroupCoordinator")
     },
+    "OpenSink": _sink_targets,
+    "PublishSink": _sink_targets,
+    "AbortSink": _sink_targets,
+    "RenewSink": _sink_targets,
 }
 """Rights of the methods whose resource is "code", from their request."""

@@ -26,11 +26,25 @@ _STATUS = {
     RejectionCode.BROKER_UNKNOWN: Status.INVALID_ARGUMENT,
     RejectionCode.INVALID: Status.INVALID_ARGUMENT,
     RejectionCode.NO_ROOM: Status.RESOURCE_EXHAUSTED,
+    RejectionCode.INCARNATION_CHANGED: Status.FAILED_PRECONDITION,
+    RejectionCode.READONLY: Status.FAILED_PRECONDITION,
+    RejectionCode.SINK_BUSY: Status.UNAVAILABLE,
+    RejectionCode.SINK_CONFLICT: Status.FAILED_PRECONDITION,
+    RejectionCode.SINK_EPOCH: Status.FAILED_PRECONDITION,
+    RejectionCode.SINK_EXPIRED: Status.FAILED_PRECONDITION,
+    RejectionCode.SINK_FENCED: Status.FAILED_PRECONDITION,
+    RejectionCode.SINK_NOT_FOUND: Status.NOT_FOUND,
+    RejectionCode.SINK_NOT_OWNED: Status.PERMISSION_DENIED,
+    RejectionCode.SINK_PUBLISHED: Status.FAILED_PRECONDITION,
+    RejectionCode.SINK_REPLAY_DIFFERS: Status.FAILED_PRECONDITION,
 }
 _CODES = {
     RejectionCode.STREAM_EXISTS: "stream_exists",
     RejectionCode.STREAM_NOT_FOUND: "stream_not_found",
     RejectionCode.PARTITION_NOT_FOUND: "partition_not_found",
+    **{code: code.value for code in RejectionCode if code.startswith("sink_")},
+    RejectionCode.INCARNATION_CHANGED: "incarnation_changed",
+    RejectionCode.READONLY: "readonly",
 }
 """Codes that differ from the usual one of the status."""
 _TEXT = {

@@ -1,0 +1,261 @@
+"""OpenSink, PublishSink, AbortSink, RenewSink, FetchSinks, DeleteSink, SkipSink and SetSinkQuota."""
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any, Final
+from uuid import UUID
+
+from bascule._admin_pb import message
+from bascule.control.sinks import Sinks
+from bascule.control.specs import INTERNAL_STREAMS, Defaults, partition_spec
+from bascule.engine import id_flaw
+from bascule.errors import AccessError
+from bascule.metadata import DEFAULT_NAMESPACE, Stream, StreamKey
+from bascule.metadata.rejection import RejectedError, RejectionCode, rejected
+from bascule.metadata.sink_commands import OpenSink, PublishSink
+from bascule.metadata.sinks import Attempt, Sink, TargetPartition, TargetStream, pack_winners
+from bascule.protocols.admin.requests import MethodHandler
+from bascule.protocols.grpc_status import Status, StatusError
+from bascule.protocols.liftbridge.messages import check_count
+from bascule.protocols.liftbridge.rejections import status_of_rejection
+from bascule.protocols.router import AdminRequest
+
+MAX_STREAMS: Final = 1000
+MAX_TIMEOUT_MS: Final = 600_000
+ANSWER_S: Final = 2.0
+"""The broker answers so long before the caller's deadline."""
+
+_KINDS: Final = ("stream", "foreach", "batch")
+_LIFETIMES: Final = ("kept", "month", "hour")
+
+_SinkMessage = message("Sink")
+_SinkPartition = message("SinkPartition")
+_SinkStream = message("SinkStream")
+
+
+class SinkMethods:
+    """The handlers. `defaults`: settings of streams whose creator left them open."""
+
+    def __init__(self, sinks: Sinks, defaults: Defaults) -> None:
+        self._sinks = sinks
+        self._defaults = defaults
+
+    def handlers(self) -> dict[str, MethodHandler]:
+        """Handler by method."""
+        return {
+            "OpenSink": _mapped(self.open_sink),
+            "PublishSink": _mapped(self.publish_sink),
+            "AbortSink": _mapped(self.abort_sink),
+            "RenewSink": _mapped(self.renew_sink),
+            "FetchSinks": _mapped(self.fetch_sinks),
+            "DeleteSink": _mapped(self.delete_sink),
+            "SkipSink": _mapped(self.skip_sink),
+            "SetSinkQuota": _mapped(self.set_sink_quota),
+        }
+
+    async def open_sink(self, asked: Any, request: AdminRequest) -> Any:
+        """OpenSink."""
+        namespace = asked.namespace or DEFAULT_NAMESPACE
+        _check_name(asked.name)
+        check_count("streams", len(asked.streams), MAX_STREAMS, "name fewer streams at once")
+        if asked.kind not in _KINDS or asked.lifetime not in _LIFETIMES:
+            text = f"kind {asked.kind!r} is not one of {', '.join(_KINDS)}, or lifetime {asked.lifetime!r} not one of "
+            raise _invalid(text + ", ".join(_LIFETIMES))
+        streams = [self._stream(namespace, name) for name in dict.fromkeys(asked.streams)]
+        command = OpenSink(
+            namespace=namespace,
+            name=asked.name,
+            owner=request.client or "",
+            kind=asked.kind,
+            lifetime=asked.lifetime,
+            query_id=_uuid("query_id", asked.query_id, needed=asked.kind != "batch"),
+            run_id=_uuid("run_id", asked.run_id, needed=True),
+            take_over=_uuid("take_over", asked.take_over, needed=False),
+        )
+        sink = await self._sinks.open(command, request.timeout_s)
+        return message("OpenSinkResponse")(
+            id=sink.id,
+            generation=sink.generation,
+            last_epoch=sink.last_epoch,
+            streams=[self._shown_stream(stream) for stream in streams],
+        )
+
+    async def publish_sink(self, asked: Any, request: AdminRequest) -> Any:
+        """PublishSink."""
+        sink = self._owned(asked, request)
+        if not 1 <= asked.timeout_ms <= MAX_TIMEOUT_MS:
+            raise _invalid(f"timeout_ms {asked.timeout_ms} is not between 1 and {MAX_TIMEOUT_MS}")
+        command = PublishSink(
+            namespace=sink.namespace,
+            name=sink.name,
+            id=asked.id,
+            generation=asked.generation,
+            run_id=asked.run_id,
+            epoch=asked.epoch,
+            token=asked.token,
+            winners=pack_winners(asked.winners),
+            targets=_targets(sink.namespace, asked.targets),
+            input_rows=asked.input_rows,
+            input_digest=asked.input_digest,
+            offsets_hash=asked.offsets_hash,
+            accept_gap=asked.accept_gap if asked.HasField("accept_gap") else -1,
+            accept_difference=asked.accept_difference,
+        )
+        timeout_s = max(0.0, min(asked.timeout_ms / 1000, request.timeout_s - ANSWER_S))
+        done = await self._sinks.publish(command, timeout_s)
+        return message("PublishSinkResponse")(finished=done.is_finished, partitions=self._partitions(done))
+
+    async def abort_sink(self, asked: Any, request: AdminRequest) -> Any:
+        """AbortSink."""
+        await self._sinks.expire(self._owned(asked, request), _attempt(asked), request.timeout_s)
+        return message("AbortSinkResponse")()
+
+    async def renew_sink(self, asked: Any, request: AdminRequest) -> Any:
+        """RenewSink."""
+        self._sinks.renew(self._owned(asked, request), _attempt(asked))
+        return message("RenewSinkResponse")()
+
+    async def fetch_sinks(self, asked: Any, _: AdminRequest) -> Any:
+        """FetchSinks."""
+        namespace = asked.namespace or DEFAULT_NAMESPACE
+        check_count("names", len(asked.names), MAX_STREAMS, "name fewer sinks at once")
+        found = [sink for key, sink in sorted(self._sinks.state.sinks.items()) if key.namespace == namespace]
+        if asked.names:
+            found = [self._sinks.sink(namespace, name) for name in dict.fromkeys(asked.names)]
+        staged = await asyncio.to_thread(self._sinks.staged_bytes)
+        return message("FetchSinksResponse")(sinks=[self._shown(sink, staged) for sink in found])
+
+    async def delete_sink(self, asked: Any, request: AdminRequest) -> Any:
+        """DeleteSink."""
+        sink = self._sinks.sink(asked.namespace or DEFAULT_NAMESPACE, asked.name)
+        if asked.dry_run:
+            self._sinks.check_delete(sink)
+        else:
+            await self._sinks.delete(sink, request.timeout_s)
+        return message("DeleteSinkResponse")(last_epoch=sink.last_epoch)
+
+    async def skip_sink(self, asked: Any, request: AdminRequest) -> Any:
+        """SkipSink."""
+        sink = self._sinks.sink(asked.namespace or DEFAULT_NAMESPACE, asked.name)
+        if not asked.HasField("partition"):
+            raise _invalid("partition is missing: rows that are skipped are lost, so it has to be named")
+        target = _waiting(sink, asked.stream, asked.partition)
+        if not asked.dry_run:
+            by = request.client or request.peer
+            await self._sinks.skip(sink, target.incarnation, by, request.timeout_s)
+        return message("SkipSinkResponse")(rows=target.rows)
+
+    async def set_sink_quota(self, asked: Any, request: AdminRequest) -> Any:
+        """SetSinkQuota."""
+        sink = self._sinks.sink(asked.namespace or DEFAULT_NAMESPACE, asked.name)
+        await self._sinks.set_quota(sink, asked.quota_bytes, request.timeout_s)
+        return message("SetSinkQuotaResponse")()
+
+    def _owned(self, asked: Any, request: AdminRequest) -> Sink:
+        sink = self._sinks.sink(asked.namespace or DEFAULT_NAMESPACE, asked.name)
+        if sink.owner != (request.client or ""):
+            text = f"sink {sink.name} belongs to {sink.owner or 'a client without a certificate'}"
+            raise AccessError("sink_not_owned", text)
+        return sink
+
+    def _stream(self, namespace: str, name: str) -> Stream:
+        if namespace == DEFAULT_NAMESPACE and name in INTERNAL_STREAMS:
+            raise _invalid(f"stream {name} is reserved: the broker alone writes to it")
+        stream = self._sinks.state.streams.get(StreamKey(namespace, name))
+        if stream is None:
+            raise rejected(RejectionCode.STREAM_NOT_FOUND, f"stream {namespace}/{name} does not exist")
+        return stream
+
+    def _shown_stream(self, stream: Stream) -> Any:
+        spec = partition_spec(stream, stream.partitions[0], self._defaults)
+        return _SinkStream(
+            name=stream.name, partitions=len(stream.partitions), max_record_bytes=spec["max_record_bytes"]
+        )
+
+    def _shown(self, sink: Sink, staged: Mapping[int, int]) -> Any:
+        return _SinkMessage(
+            name=sink.name,
+            owner=sink.owner,
+            kind=sink.kind,
+            lifetime=sink.lifetime,
+            id=sink.id,
+            generation=sink.generation,
+            query_id=sink.query_id,
+            run_id=sink.run_id,
+            last_epoch=sink.last_epoch,
+            input_rows=sink.last.input_rows if sink.last is not None else 0,
+            partitions=self._partitions(sink),
+            finished=sink.is_finished,
+            staged_bytes=staged.get(sink.id, 0),
+            quota_bytes=sink.quota_bytes,
+        )
+
+    def _partitions(self, sink: Sink) -> list[Any]:
+        blocked = self._sinks.blocked(sink)
+        return [
+            _SinkPartition(
+                stream=stream.name,
+                partition=item.number,
+                rows=item.rows,
+                phase=item.phase,
+                base_offset=item.base_offset if item.phase == "linked" else None,
+                blocked=blocked.get(item.incarnation, "") if item.phase == "decided" else "",
+            )
+            for stream in (sink.last.targets if sink.last is not None else ())
+            for item in stream.partitions
+        ]
+
+
+def _mapped(handler: MethodHandler) -> MethodHandler:
+    """The handler, with rejections as statuses."""
+
+    async def mapped(asked: Any, request: AdminRequest) -> Any:
+        try:
+            return await handler(asked, request)
+        except RejectedError as rejection:
+            raise status_of_rejection(rejection) from rejection
+
+    return mapped
+
+
+def _targets(namespace: str, asked: Any) -> tuple[TargetStream, ...]:
+    """Targets in the order that entries have them."""
+    by_stream: dict[str, list[TargetPartition]] = {}
+    for item in asked:
+        partition = TargetPartition(item.partition, item.incarnation, item.rows, item.digest, 0)
+        by_stream.setdefault(item.stream, []).append(partition)
+    return tuple(
+        TargetStream(namespace, name, tuple(sorted(by_stream[name], key=lambda item: item.number)))
+        for name in sorted(by_stream)
+    )
+
+
+def _waiting(sink: Sink, stream: str, partition: int) -> TargetPartition:
+    for target in sink.last.targets if sink.last is not None else ():
+        for item in target.partitions:
+            if (target.name, item.number, item.phase) == (stream, partition, "decided"):
+                return item
+    raise _invalid(f"sink {sink.name} has nothing to link to partition {partition} of stream {stream}")
+
+
+def _attempt(asked: Any) -> Attempt:
+    return Attempt(asked.epoch, asked.token, asked.generation)
+
+
+def _check_name(name: str) -> None:
+    flaw = id_flaw(name) if name else "the name of a sink is empty"
+    if flaw is not None:
+        raise _invalid(flaw)
+
+
+def _uuid(field: str, given: str, *, needed: bool) -> str:
+    if not given and not needed:
+        return ""
+    try:
+        return str(UUID(given))
+    except ValueError:
+        raise _invalid(f"{field} {given[:80]!r} is not a UUID") from None
+
+
+def _invalid(text: str) -> StatusError:
+    return StatusError(Status.INVALID_ARGUMENT, text)
