@@ -100,7 +100,9 @@ class Broker:
         """Names of all streams of the namespace, sorted."""
 
         def call() -> list[str]:
-            descriptors = [info.descriptor for info in _client(self.address).list_flights(options=self._options())]
+            descriptors = [
+                info.descriptor for info in flight_client(self.address).list_flights(options=self._options())
+            ]
             paths = [[part.decode() for part in descriptor.path] for descriptor in descriptors]
             return sorted(path[1] for path in paths if len(path) == 2 and path[0] == self.namespace)
 
@@ -113,7 +115,7 @@ class Broker:
         def call() -> dict[str, StreamStatus]:
             flight: Any = import_module("pyarrow.flight")
             action = flight.Action("offsets", body)
-            answers = list(_client(self.address).do_action(action, options=self._options(wait_ms)))
+            answers = list(flight_client(self.address).do_action(action, options=self._options(wait_ms)))
             found = [_status(document) for document in json.loads(answers[0].body.to_pybytes())]
             return {status.stream: status for status in found}
 
@@ -131,7 +133,7 @@ class Broker:
         document = json.dumps({"namespace": self.namespace, **ticket}).encode()
         reader: Any = None
         try:
-            reader = _client(self.address).do_get(flight.Ticket(document))
+            reader = flight_client(self.address).do_get(flight.Ticket(document))
             while True:
                 try:
                     chunk = reader.read_chunk()
@@ -280,7 +282,7 @@ def _protection(query: str) -> dict[str, bytes]:
         raise error("invalid_argument", message) from None
 
 
-def _client(address: str) -> Any:
+def flight_client(address: str) -> Any:
     """The connection of this process to `address`."""
     flight: Any = import_module("pyarrow.flight")
     key = (address, os.getpid())

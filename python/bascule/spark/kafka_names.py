@@ -38,3 +38,12 @@ def kafka_advice(name: str) -> str | None:
     if name.startswith("kafka."):
         return "it is one of Kafka's client and has no meaning here, the broker is set by address"
     return None
+
+
+def kafka_sink_advice(name: str) -> str | None:
+    """As `kafka_advice`, for a write."""
+    if name in ("subscribe", "topic"):
+        return "it is one of Kafka's connector, use stream"
+    if name == "includeheaders":
+        return "it is one of Kafka's connector, leave it out, the column headers is written when it is there"
+    return kafka_advice(name)

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from bascule.spark.batch import BasculeReader
+    from bascule.spark.sink.options import SinkOptions
+    from bascule.spark.sink.writers import BasculeStreamWriter, BasculeWriter
     from bascule.spark.stream import BasculeStreamReader
 
 CATALOG_MARK: Final = "provider"
@@ -25,7 +27,7 @@ leave_when_closed()  # at import, because Spark's workers that look for data sou
 
 
 class BasculeSource(DataSource):
-    """Batch and streaming reads of streams, by Arrow only.
+    """Batch and streaming reads and writes of streams, by Arrow only.
 
     The columns are those of the option `columns`; a schema given by the user must be a subset of all columns, by name,
     with their types. Nothing is asked of the broker before a read is planned.
@@ -67,6 +69,31 @@ class BasculeSource(DataSource):
         with sentence_first():
             check_schema(schema)
             return BasculeStreamReader(self._parsed(schema), schema)
+
+    def writer(self, schema: "StructType", overwrite: bool) -> "BasculeWriter":
+        """A batch write, or one within `foreachBatch`."""
+        from bascule.spark.sink.writers import BasculeWriter  # noqa: PLC0415 - keeps discovery light
+
+        with sentence_first():
+            return BasculeWriter(self._sink_options(schema, overwrite=overwrite, is_stream=False), schema)
+
+    def streamWriter(self, schema: "StructType", overwrite: bool) -> "BasculeStreamWriter":  # noqa: N802 - Spark's
+        """The write of one epoch of a streaming query."""
+        from bascule.spark.sink.writers import BasculeStreamWriter  # noqa: PLC0415 - keeps discovery light
+
+        with sentence_first():
+            return BasculeStreamWriter(self._sink_options(schema, overwrite=overwrite, is_stream=True), schema)
+
+    def _sink_options(self, schema: "StructType", *, overwrite: bool, is_stream: bool) -> "SinkOptions":
+        from bascule.spark.sink.options import parse_sink_options  # noqa: PLC0415 - keeps discovery light
+        from bascule.spark.sink.rows import check_columns  # noqa: PLC0415 - keeps discovery light
+
+        if overwrite:
+            what = "output mode complete" if is_stream else "mode overwrite"
+            raise usage(f"{what} would replace what the stream has, and a stream is only appended to: use append")
+        options = parse_sink_options(without_catalog(self.options), is_stream=is_stream)
+        check_columns(schema, options)
+        return options
 
     def _parsed(self, schema: "StructType") -> SourceOptions:
         from bascule.spark.tables import options_of  # noqa: PLC0415 - keeps discovery light

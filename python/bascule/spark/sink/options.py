@@ -12,7 +12,6 @@ from bascule.spark.option_model import Given, OptionSet, choice, duration, numbe
 from bascule.spark.usage import usage
 
 MAX_NAME_BYTES: Final = 255
-Outcome = Literal["fail", "drop", "dlq"]
 
 
 def _name(given: str) -> str:
@@ -80,10 +79,6 @@ PARTITIONER: Final = parsed(
     _function,
     default="key",
 )
-_OUTCOMES: Final = ("fail", "drop", "dlq")
-ON_INVALID: Final = choice("onInvalid", "rows that the stream cannot store", _OUTCOMES, default="fail")
-ON_OVERSIZE: Final = choice("onOversize", "rows above the stream's `max_record_bytes`", _OUTCOMES, default="fail")
-DLQ_STREAM: Final = text("dlqStream", "stream of such rows with `dlq`, written in the same epoch")
 ON_REPLAY_DIFFERENCE: Final = choice(
     "onReplayDifference",
     "an epoch that is written again has other rows than the broker has stored: end the query, or keep what is stored",
@@ -116,9 +111,6 @@ SINK: Final = OptionSet(
         RUN_ID,
         BATCH_ID,
         PARTITIONER,
-        ON_INVALID,
-        ON_OVERSIZE,
-        DLQ_STREAM,
         ON_REPLAY_DIFFERENCE,
         ACCEPT_GAP,
         PUBLISH_TIMEOUT,
@@ -158,9 +150,6 @@ class SinkOptions:
     idempotency_key: str | None
     ids: QueryIds | None
     partitioner: str
-    on_invalid: Outcome
-    on_oversize: Outcome
-    dlq_stream: str | None
     accept_difference: bool
     accept_gap: int
     publish_timeout_ms: int
@@ -197,9 +186,6 @@ def parse_sink_options(given: Mapping[str, str], *, is_stream: bool) -> SinkOpti
         idempotency_key=options.get(IDEMPOTENCY_KEY),
         ids=_ids(options),
         partitioner=options.value(PARTITIONER),
-        on_invalid=cast("Outcome", options.value(ON_INVALID)),
-        on_oversize=cast("Outcome", options.value(ON_OVERSIZE)),
-        dlq_stream=options.get(DLQ_STREAM),
         accept_difference=options.value(ON_REPLAY_DIFFERENCE) == "accept",
         accept_gap=_or(options.get(ACCEPT_GAP), -1),
         publish_timeout_ms=options.value(PUBLISH_TIMEOUT),
@@ -242,8 +228,3 @@ def _check(options: SinkOptions, *, is_stream: bool) -> None:
         raise usage("options queryId, runId and batchId need sinkId")
     if options.take_over and options.sink_id is None and not is_stream:
         raise usage("option takeOver needs sinkId")
-    diverts = "dlq" in (options.on_invalid, options.on_oversize)
-    if diverts != (options.dlq_stream is not None):
-        raise usage("option dlqStream is given with onInvalid or onOversize dlq, and only then")
-    if options.dlq_stream is not None and options.dlq_stream == options.stream:
-        raise usage(f"dlqStream is {options.dlq_stream!r}, the stream that is written to: choose another")

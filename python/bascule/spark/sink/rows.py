@@ -1,0 +1,126 @@
+"""Rows of a write: which columns it may have, and to which stream and partition each row goes."""
+
+from collections.abc import Callable, Iterator, Mapping
+from functools import lru_cache
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
+from bascule.spark.sink.options import SinkOptions
+from bascule.spark.usage import nearest, usage
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+_BYTES: Final = ("binary", "string")
+_TIMES: Final = ("timestamp", "timestamp_ntz")
+_WHOLE: Final = ("tinyint", "smallint", "int", "bigint")
+COLUMNS: Final[Mapping[str, tuple[str, ...]]] = {
+    "value": _BYTES,
+    "key": _BYTES,
+    "headers": (),
+    "subject": ("string",),
+    "reply": ("string",),
+    "id": ("binary",),
+    "timestamp": _TIMES,
+    "origin_time": _TIMES,
+    "stream": ("string",),
+    "partition": _WHOLE,
+}
+"""Columns by name, with the types that each may have; those of headers are checked by their shape."""
+
+
+def check_columns(schema: "StructType", options: SinkOptions) -> None:
+    """Reject a result that cannot be written.
+
+    Raises:
+        UsageError: a column is not known, is there twice, or has another type; `value` or the stream is missing.
+    """
+    seen: set[str] = set()
+    for column in schema.fields:
+        name = column.name.lower()
+        if name not in COLUMNS:
+            raise usage(
+                f"there is no column {column.name!r}{nearest(column.name, COLUMNS)}: select the others", column=name
+            )
+        if name in seen:
+            raise usage(f"column {name} is there twice, in other cases: rename one", column=name)
+        seen.add(name)
+        _check_type(name, column.dataType.simpleString())
+    if "value" not in seen:
+        raise usage("column value is missing: it holds the bytes or the text of each record", column="value")
+    if options.stream is None and "stream" not in seen:
+        raise usage("set the option stream, or give each row one in a column stream")
+
+
+def _check_type(name: str, given: str) -> None:
+    allowed = COLUMNS[name]
+    if name == "headers":
+        if not given.startswith(("array<struct<", "map<string,")):
+            raise usage(f"column headers is {given}: it must be an array of struct<key, value>, or a map", column=name)
+    elif given not in allowed:
+        raise usage(f"column {name} is {given}: it must be {' or '.join(allowed)}; cast it", column=name)
+
+
+def by_stream(batch: Any, options: SinkOptions) -> Iterator[tuple[str, Any]]:
+    """The rows of a batch by their stream, in order of appearance, with the subject of the option where they have none.
+
+    Raises:
+        UsageError: a row without a stream.
+    """
+    batch = _with_subject(batch, options.subject)
+    if options.stream is not None:
+        yield options.stream, batch  # a column that says something else is refused by the broker, with the row
+        return
+    pc: Any = import_module("pyarrow.compute")
+    index = _index(batch, "stream")
+    names, rest = batch.column(index), batch.drop_columns([batch.schema.names[index]])
+    for name in pc.unique(names).to_pylist():
+        if not name:
+            raise usage("a row has no stream: set it in the column stream, or set the option")
+        yield name, rest.filter(pc.equal(names, name))
+
+
+def with_partition(batch: Any, options: SinkOptions, partitions: int) -> Any:
+    """The batch with the partitioner's column `partition`, unless it has one or goes by key.
+
+    Raises:
+        UsageError: the partitioner is missing, or its answer is not one number for each row.
+    """
+    if options.partitioner == "key" or _find(batch, "partition") is not None:
+        return batch
+    pa: Any = import_module("pyarrow")
+    numbers = _partitioner(options.partitioner)(batch, partitions)
+    if not isinstance(numbers, pa.Array) or not pa.types.is_integer(numbers.type) or len(numbers) != batch.num_rows:
+        raise usage(f"partitioner {options.partitioner} must return an Arrow array of integers, one for each row")
+    return batch.append_column("partition", numbers.cast(pa.int32()))
+
+
+def _with_subject(batch: Any, subject: str | None) -> Any:
+    if subject is None:
+        return batch
+    pa: Any = import_module("pyarrow")
+    index = _find(batch, "subject")
+    if index is None:
+        return batch.append_column("subject", pa.repeat(pa.scalar(subject), batch.num_rows))
+    filled = import_module("pyarrow.compute").fill_null(batch.column(index), subject)
+    return batch.set_column(index, batch.schema.names[index], filled)
+
+
+def _find(batch: Any, name: str) -> int | None:
+    return next((i for i, known in enumerate(batch.schema.names) if known.lower() == name), None)
+
+
+def _index(batch: Any, name: str) -> int:
+    found = _find(batch, name)
+    if found is None:
+        raise usage(f"column {name} is missing")
+    return found
+
+
+@lru_cache(maxsize=8)
+def _partitioner(name: str) -> Callable[[Any, int], Any]:
+    module, _, function = name.partition(":")
+    try:
+        return getattr(import_module(module), function)
+    except (ImportError, AttributeError) as cause:
+        raise usage(f"partitioner {name} cannot be imported on an executor: {cause}") from cause

@@ -1,0 +1,177 @@
+"""The task's half of the sink: rows to the broker as pieces of one attempt, and what the driver needs to publish them."""
+
+import json
+import threading
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import Any, Final
+
+from bascule import engine
+from bascule.spark.connection import flight_client, from_flight
+from bascule.spark.sink.calls import Target
+
+DIGEST_MODULUS: Final = 1 << 128
+ALIVE_S: Final = 20.0
+"""A call that has no rows to send sends an empty batch so often; the broker ends one that is silent for a minute."""
+
+
+@dataclass
+class Digest:
+    """Rows and digest of what a task was given."""
+
+    rows: int = 0
+    value: int = 0
+
+    def add(self, batch: Any, stream: str) -> None:
+        """Add a record batch for `stream`.
+
+        Raises:
+            BrokerError: a row that the broker would refuse.
+        """
+        pa: Any = import_module("pyarrow")
+        out = pa.BufferOutputStream()
+        with pa.ipc.new_stream(out, batch.schema) as writer:
+            writer.write_batch(batch)
+        rows, digest = engine.row_digest(out.getvalue(), stream)
+        self.rows += rows
+        self.value = (self.value + int.from_bytes(digest, "little")) % DIGEST_MODULUS
+
+    def text(self) -> str:
+        """The digest, 32 hexadecimal digits."""
+        return f"{self.value:032x}"
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """What the pieces of one task attempt are named by."""
+
+    sink: int
+    generation: int
+    epoch: int
+    token: str
+    task: int
+    attempt: int
+
+    def document(self) -> dict[str, Any]:
+        """As the `stage` of a put command."""
+        return {**vars(self)}
+
+
+@dataclass
+class Stager:
+    """Sends rows of one task to the streams that they are for; a call for each stream, opened by its first row.
+
+    Attributes:
+        address: of the broker.
+        namespace: of the streams.
+        attempt: names the pieces; None = rows are appended at once, not staged.
+        timeout_s: how long the end of a call may take.
+    """
+
+    address: str
+    namespace: str
+    attempt: Attempt | None
+    timeout_s: float
+    _puts: "dict[str, _Put]" = field(default_factory=dict[str, "_Put"])
+
+    def send(self, stream: str, batch: Any) -> None:
+        """Send a record batch, whose columns are those of DoPut without `stream`.
+
+        Raises:
+            BrokerError: the broker refused rows, or is not reachable.
+        """
+        put = self._puts.get(stream)
+        if put is None:
+            command: dict[str, Any] = {"namespace": self.namespace, "stream": stream}
+            if self.attempt is not None:
+                command["stage"] = self.attempt.document()
+            put = self._puts[stream] = _Put(self.address, command, batch.schema)
+        put.write(batch)
+
+    def finish(self) -> list[Target]:
+        """End all calls; what is stored, by stream and partition. Of rows that were appended at once: nothing.
+
+        Raises:
+            BrokerError: a call failed; its pieces are not stored.
+        """
+        targets: list[Target] = []
+        for stream in sorted(self._puts):
+            for result in self._puts[stream].finish():
+                if self.attempt is not None:
+                    targets.append(
+                        Target(stream, result["partition"], result["incarnation"], result["rows"], result["digest"])
+                    )
+        return targets
+
+    def cancel(self) -> None:
+        """End all calls, so that nothing of them is stored."""
+        for put in self._puts.values():
+            put.cancel()
+
+
+class _Put:
+    """One DoPut. Results are read by a thread of its own, as the broker asks for."""
+
+    def __init__(self, address: str, command: dict[str, Any], schema: Any) -> None:
+        flight: Any = import_module("pyarrow.flight")
+        descriptor = flight.FlightDescriptor.for_command(json.dumps(command).encode())
+        self._schema = schema
+        self._results: list[dict[str, Any]] = []
+        self._failure: BaseException | None = None
+        self._lock = threading.Lock()
+        self._ended = threading.Event()
+        try:
+            self._writer, self._reader = flight_client(address).do_put(descriptor, schema)
+        except Exception as cause:
+            raise from_flight(cause) from cause
+        self._reading = threading.Thread(target=self._read, name="bascule-put-results", daemon=True)
+        self._reading.start()
+        self._alive = threading.Thread(target=self._keep_alive, name="bascule-put-alive", daemon=True)
+        self._alive.start()
+
+    def write(self, batch: Any) -> None:
+        with self._lock:
+            try:
+                self._writer.write_batch(batch)
+            except Exception as cause:
+                raise self._cause(cause) from cause
+
+    def finish(self) -> list[dict[str, Any]]:
+        self._ended.set()
+        with self._lock:
+            try:
+                self._writer.done_writing()
+                self._reading.join()
+                self._writer.close()
+            except Exception as cause:
+                raise self._cause(cause) from cause
+        if self._failure is not None:
+            raise from_flight(self._failure) from self._failure
+        return self._results
+
+    def cancel(self) -> None:
+        self._ended.set()
+        # Should the broker take this for the end of the rows, it stores pieces of an attempt that never wins.
+        self._writer = self._reader = None
+
+    def _cause(self, cause: Exception) -> Exception:
+        """The broker's reason, which the reading side learns, goes before that of the writing side."""
+        self._reading.join(5.0)
+        return from_flight(self._failure or cause)
+
+    def _read(self) -> None:
+        try:
+            while (answer := self._reader.read()) is not None:
+                self._results.append(json.loads(answer.to_pybytes()))
+        except Exception as cause:  # noqa: BLE001 - raised where the call is written or finished
+            self._failure = cause
+
+    def _keep_alive(self) -> None:
+        pa: Any = import_module("pyarrow")
+        empty = pa.RecordBatch.from_arrays([pa.array([], field.type) for field in self._schema], schema=self._schema)
+        while not self._ended.wait(ALIVE_S):
+            with self._lock:
+                try:
+                    self._writer.write_batch(empty)
+                except Exception:  # noqa: BLE001 - the next write or the end reports why
+                    return
