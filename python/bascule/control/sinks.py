@@ -1,7 +1,7 @@
 """Sinks: opens, publishes and expires them, and shows the data plane which pieces count (docs/decisions/sink.md).
 
 The metadata log decides; this class asks it, waits for it, and turns reports of the data plane into entries. What it
-keeps in memory may be lost at any time: renewals count again from nothing then, and reports are repeated by the data plane.
+keeps in memory may be lost at any time: renewals begin again, and the data plane repeats its reports.
 """
 
 import asyncio
@@ -69,12 +69,16 @@ class StagePlane(Protocol):
 
 
 class Sinks:
-    """The sinks of a cluster, from its controller. All methods belong to the event loop's thread."""
+    """The sinks of a cluster, from its controller. All methods belong to the event loop's thread.
+
+    Attributes:
+        controller: which has the state.
+    """
 
     def __init__(
         self, controller: Controller, plane: StagePlane, clock_s: Callable[[], float] = time.monotonic
     ) -> None:
-        self._controller = controller
+        self.controller = controller
         self._plane = plane
         self._clock_s = clock_s
         self._shown: Mapping[StreamKey, Sink] = {}
@@ -88,13 +92,13 @@ class Sinks:
     @property
     def state(self) -> State:
         """The state as this broker knows it."""
-        return self._controller.state
+        return self.controller.state
 
     def start(self) -> None:
         """Show the data plane all sinks, and every change from now on. To be called before partitions are opened."""
         self._shown = self.state.sinks
         self._plane.set_sinks(self.state.index, {**table_changes({}, self._shown), "complete": True})
-        self._controller.follow(self._on_state)
+        self.controller.follow(self._on_state)
 
     def sink(self, namespace: str, name: str) -> Sink:
         """The sink.
@@ -121,7 +125,7 @@ class Sinks:
         known = self.state.sinks.get(StreamKey(command.namespace, command.name))
         is_current = known is not None and (known.query_id, known.run_id) == (command.query_id, command.run_id)
         if not is_current or known is None or known.owner != command.owner or known.kind != command.kind:
-            await self._controller.propose(command, timeout_s)
+            await self.controller.propose(command, timeout_s)
         return self.sink(command.namespace, command.name)
 
     async def publish(self, command: PublishSink, timeout_s: float) -> Sink:
@@ -139,7 +143,7 @@ class Sinks:
             check_epoch(sink, command.epoch, command.accept_gap)
             await self._finished(command, deadline, needed=True)
             command = await self._confirmed(command)
-        await self._controller.propose(command, max(1.0, deadline - asyncio.get_running_loop().time()))
+        await self.controller.propose(command, max(1.0, deadline - asyncio.get_running_loop().time()))
         return await self._finished(command, deadline, needed=False)
 
     async def _confirmed(self, command: PublishSink) -> PublishSink:
@@ -213,7 +217,7 @@ class Sinks:
             BrokerError: as `MetadataLog.propose`.
         """
         command = ExpireSink(sink.namespace, sink.name, sink.id, attempt.generation, attempt.epoch, attempt.token)
-        await self._controller.propose(command, timeout_s)
+        await self.controller.propose(command, timeout_s)
 
     def renew(self, sink: Sink, attempt: Attempt) -> None:
         """Somebody still works on the attempt."""
@@ -241,7 +245,7 @@ class Sinks:
             RejectedError: `sink_busy`: its last epoch is not linked everywhere.
             BrokerError: as `MetadataLog.propose`.
         """
-        await self._controller.propose(DeleteSink(sink.namespace, sink.name, sink.id), timeout_s)
+        await self.controller.propose(DeleteSink(sink.namespace, sink.name, sink.id), timeout_s)
 
     async def skip(self, sink: Sink, incarnation: int, by: str, timeout_s: float) -> None:
         """Give up the decided rows for one partition.
@@ -252,7 +256,7 @@ class Sinks:
         """
         ordinal = sink.last.ordinal if sink.last is not None else 0
         command = SkipSink(sink.namespace, sink.name, sink.id, ordinal, incarnation, by)
-        await self._controller.propose(command, timeout_s)
+        await self.controller.propose(command, timeout_s)
 
     async def set_quota(self, sink: Sink, quota_bytes: int, timeout_s: float) -> None:
         """Bound staged bytes; 0 = the broker's default.
@@ -261,7 +265,7 @@ class Sinks:
             RejectedError: it is below 0.
             BrokerError: as `MetadataLog.propose`.
         """
-        await self._controller.propose(SetSinkQuota(sink.namespace, sink.name, sink.id, quota_bytes), timeout_s)
+        await self.controller.propose(SetSinkQuota(sink.namespace, sink.name, sink.id, quota_bytes), timeout_s)
 
     # -- reports of the data plane ------------------------------------------------------------------------------------
     def on_partition(self, event: PartitionChange) -> LinkSink | None:
@@ -295,7 +299,7 @@ class Sinks:
             gathered[command.id, command.ordinal] = replace(command, partitions=partitions)
         for command in gathered.values():
             try:
-                await self._controller.propose(command, PROPOSE_S)
+                await self.controller.propose(command, PROPOSE_S)
             except (RejectedError, BrokerError) as failure:
                 emit(30, "control.sinks", f"a report of linked rows was not entered: {failure}", sink=command.name)
 
@@ -318,7 +322,7 @@ class Sinks:
 
     async def _resume(self, target: Target) -> None:
         try:
-            await self._controller.resume_stream(target, dry_run=False, timeout_s=PROPOSE_S)
+            await self.controller.resume_stream(target, dry_run=False, timeout_s=PROPOSE_S)
         except (RejectedError, BrokerError) as failure:
             text = f"a paused stream that waits for rows was not resumed: {failure}"
             emit(30, "control.sinks", text, namespace=target.namespace, stream=target.name)
@@ -348,7 +352,7 @@ class Sinks:
     async def _try(self, command: AdvanceClock | ExpireSink | DeleteSink) -> None:
         """Propose; a failure is logged, and the next round tries again."""
         try:
-            await self._controller.propose(command, PROPOSE_S)
+            await self.controller.propose(command, PROPOSE_S)
         except (RejectedError, BrokerError) as failure:
             emit(30, "control.sinks", f"a sink was not tidied up: {failure}", command=type(command).__name__)
 

@@ -38,7 +38,7 @@ from bascule.metadata import State
 from bascule.protocols.admin import AdminService
 from bascule.protocols.liftbridge import Gate, LiftbridgeAdmin, reserved_streams
 from bascule.protocols.liftbridge.activity import CODEC
-from bascule.protocols.router import Router
+from bascule.protocols.router import Handler, Router
 from bascule.server import documents, reports
 from bascule.server.nats_access import nats_settings
 from bascule.server.nats_child import NatsChild
@@ -198,15 +198,8 @@ class Broker:
         self._reconciler = reconciler = Reconciler(engine, identity, documents.defaults(settings), State())
         self._controller = controller = Controller(engine, log, reconciler, identity)
         self._groups = groups = Groups(controller, documents.group_timeouts(settings))
-        gate = Gate(settings.broker.namespace, documents.bounds(settings))
-        creating = documents.stream_settings(settings)
-        liftbridge = LiftbridgeAdmin(controller, groups, creating, security.access, gate)
         self._sinks = sinks = Sinks(controller, engine)
-        partition_defaults = documents.defaults(settings)
-        admin = AdminService(
-            controller, creating, security.access, gate, sinks=sinks, partition_defaults=partition_defaults
-        )
-        self._router = router = Router(engine, {**liftbridge.handlers(), **admin.handlers()})
+        self._router = router = Router(engine, self._handlers(controller, groups, sinks, security))
         self._start_pump(engine, log, router)
         engine.set_stage("replaying the metadata log")
         await controller.replay(REPLAY_S)
@@ -233,6 +226,14 @@ class Broker:
         # Before clients can connect, so that no call is rejected because the broker is starting.
         engine.set_serving(True)
         await asyncio.to_thread(engine.listen)
+
+    def _handlers(self, controller: Controller, groups: Groups, sinks: Sinks, security: Security) -> dict[str, Handler]:
+        """The handlers of all methods that the control plane answers."""
+        gate = Gate(self.settings.broker.namespace, documents.bounds(self.settings))
+        creating = documents.stream_settings(self.settings)
+        liftbridge = LiftbridgeAdmin(controller, groups, creating, security.access, gate)
+        admin = AdminService(sinks, creating, security.access, gate)
+        return {**liftbridge.handlers(), **admin.handlers()}
 
     async def _prepare(self, controller: Controller, engine: Engine) -> None:
         """Create the internal streams of the broker."""

@@ -50,9 +50,7 @@ async def running(
     controller = Controller(plane, log, reconciler, "a", clock_ns=lambda: 1_000)
     groups = Groups(controller, timeouts or GroupTimeouts())
     admin = LiftbridgeAdmin(controller, groups, StreamSettings()).handlers()
-    admin |= AdminService(
-        controller, StreamSettings(), sinks=Sinks(controller, plane), partition_defaults=Defaults()
-    ).handlers()
+    admin |= AdminService(Sinks(controller, plane), StreamSettings()).handlers()
     router = Router(plane, admin)
     errors: list[tuple[Event, Exception]] = []
     handlers = {

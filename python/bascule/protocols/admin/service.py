@@ -7,7 +7,6 @@ from collections.abc import Callable, Collection
 
 from bascule._admin_pb import message
 from bascule._methods import METHODS
-from bascule.control import Controller, Defaults
 from bascule.control.sinks import Sinks
 from bascule.metadata import Stream, StreamSettings
 from bascule.protocols.admin.details import DetailMethods
@@ -27,22 +26,15 @@ class AdminService:
     """
 
     def __init__(
-        self,
-        controller: Controller,
-        defaults: StreamSettings,
-        access: Access | None = None,
-        gate: Gate | None = None,
-        *,
-        sinks: Sinks,
-        partition_defaults: Defaults,
+        self, sinks: Sinks, defaults: StreamSettings, access: Access | None = None, gate: Gate | None = None
     ) -> None:
-        self._controller = controller
+        self._controller = controller = sinks.controller
         self._access = access or Access()
         self._parts = (
             RemovalMethods(controller),
             EditingMethods(controller, defaults, gate or Gate()),
             DetailMethods(controller),
-            SinkMethods(sinks, partition_defaults),
+            SinkMethods(sinks),
         )
 
     def handlers(self) -> dict[str, Handler]:

@@ -7,7 +7,7 @@ from uuid import UUID
 
 from bascule._admin_pb import message
 from bascule.control.sinks import Sinks
-from bascule.control.specs import INTERNAL_STREAMS, Defaults, partition_spec
+from bascule.control.specs import INTERNAL_STREAMS
 from bascule.engine import id_flaw
 from bascule.errors import AccessError
 from bascule.metadata import DEFAULT_NAMESPACE, Stream, StreamKey
@@ -34,11 +34,10 @@ _SinkStream = message("SinkStream")
 
 
 class SinkMethods:
-    """The handlers. `defaults`: settings of streams whose creator left them open."""
+    """The handlers."""
 
-    def __init__(self, sinks: Sinks, defaults: Defaults) -> None:
+    def __init__(self, sinks: Sinks) -> None:
         self._sinks = sinks
-        self._defaults = defaults
 
     def handlers(self) -> dict[str, MethodHandler]:
         """Handler by method."""
@@ -167,10 +166,8 @@ class SinkMethods:
         return stream
 
     def _shown_stream(self, stream: Stream) -> Any:
-        spec = partition_spec(stream, stream.partitions[0], self._defaults)
-        return _SinkStream(
-            name=stream.name, partitions=len(stream.partitions), max_record_bytes=spec["max_record_bytes"]
-        )
+        most = self._sinks.controller.in_effect(stream)["max_record_bytes"]
+        return _SinkStream(name=stream.name, partitions=len(stream.partitions), max_record_bytes=most)
 
     def _shown(self, sink: Sink, staged: Mapping[int, int]) -> Any:
         return _SinkMessage(

@@ -1,4 +1,4 @@
-"""The task's half of the sink: rows to the broker as pieces of one attempt, and what the driver needs to publish them."""
+"""The task's half of the sink: sends rows as pieces of one attempt; the driver publishes them."""
 
 import json
 import threading
@@ -96,11 +96,10 @@ class Stager:
         """
         targets: list[Target] = []
         for stream in sorted(self._puts):
-            for result in self._puts[stream].finish():
-                if self.attempt is not None:
-                    targets.append(
-                        Target(stream, result["partition"], result["incarnation"], result["rows"], result["digest"])
-                    )
+            results = self._puts[stream].finish()
+            for result in results if self.attempt is not None else ():
+                named = (result["partition"], result["incarnation"])
+                targets.append(Target(stream, *named, result["rows"], result["digest"]))
         return targets
 
     def cancel(self) -> None:
@@ -151,8 +150,7 @@ class _Put:
 
     def cancel(self) -> None:
         self._ended.set()
-        # Should the broker take this for the end of the rows, it stores pieces of an attempt that never wins.
-        self._writer = self._reader = None
+        # The call ends with its connection. Should the broker see an end of the rows, it stores pieces that never win.
 
     def _cause(self, cause: Exception) -> Exception:
         """The broker's reason, which the reading side learns, goes before that of the writing side."""
