@@ -6,22 +6,23 @@ from pathlib import Path
 from typing import Any
 
 import bascule
+import bascule.testing
 import pytest
 from bascule.client import StreamOptions
-from bascule.testing import Broker
+from bascule.testing import TestBroker as Broker
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
 
 
 @pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
-    with Broker(data_dir=tmp_path_factory.mktemp("broker")) as running:
+def broker() -> Iterator[Broker]:
+    with bascule.testing.broker(durability="disk") as running:
         yield running
 
 
 @pytest.fixture
 def client(broker: Broker) -> Iterator[bascule.Client]:
-    with bascule.connect(broker.url) as connected:
+    with broker.connect() as connected:
         yield connected
 
 

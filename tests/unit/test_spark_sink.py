@@ -1,0 +1,148 @@
+"""The parts of Spark's sink that need neither Spark nor a broker."""
+
+import hashlib
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from bascule.errors import BrokerError
+from bascule.spark.sink.calls import Target, sdk_url
+from bascule.spark.sink.identity import EPOCH, QUERY_ID, RUN_ID, Writer, task_of, writer_of
+from bascule.spark.sink.options import parse_sink_options
+from bascule.spark.sink.tasks import TaskMessage
+from bascule.spark.sink.writers import merged, offsets_hash, publish
+
+QUERY, RUN = "0c6d5f9e-0000-4000-8000-000000000001", "0c6d5f9e-0000-4000-8000-00000000000a"
+TOKEN = "a" * 32
+WRITER = Writer("stream", "kept", "s", QUERY, RUN, 3)
+
+
+class Context:
+    """Spark's task context."""
+
+    def __init__(self, task: int = 0, **properties: str) -> None:
+        self._task = task
+        self._properties = properties
+
+    def partitionId(self) -> int:  # noqa: N802 - Spark's name
+        return self._task
+
+    def taskAttemptId(self) -> int:  # noqa: N802 - Spark's name
+        return 77
+
+    def getLocalProperty(self, name: str) -> str | None:  # noqa: N802 - Spark's name
+        return {QUERY_ID: "query", EPOCH: "epoch", RUN_ID: "run"}.get(name, "") and self._properties.get(
+            {QUERY_ID: "query", EPOCH: "epoch", RUN_ID: "run"}[name]
+        )
+
+
+STREAMING = Context(query=QUERY, epoch="3", run=RUN)
+
+
+def options(*, is_stream: bool = True, **given: str):  # noqa: ANN201 - the type says nothing more here
+    return parse_sink_options({"stream": "t", **given}, is_stream=is_stream)
+
+
+def test_a_query_writes_under_its_sink_id_its_name_or_its_id() -> None:
+    assert writer_of(options(sinkId="s"), STREAMING, TOKEN, is_stream=True) == WRITER
+    named = writer_of(options(queryName="n", checkpointLocation="/c"), STREAMING, TOKEN, is_stream=True)
+    assert named == replace(WRITER, name="n")
+    unnamed = writer_of(options(), STREAMING, TOKEN, is_stream=True)
+    assert unnamed == replace(WRITER, name=QUERY, lifetime="month")
+
+
+def test_a_write_within_foreach_batch_needs_a_name() -> None:
+    with pytest.raises(BrokerError, match="sinkId"):
+        writer_of(options(is_stream=False), STREAMING, TOKEN, is_stream=False)
+    written = writer_of(options(is_stream=False, sinkId="s"), STREAMING, TOKEN, is_stream=False)
+    assert written == replace(WRITER, kind="foreach")
+
+
+def test_a_sink_id_without_a_query_is_refused_unless_the_ids_are_passed() -> None:
+    with pytest.raises(BrokerError, match="no query can be seen"):
+        writer_of(options(is_stream=False, sinkId="s"), Context(), TOKEN, is_stream=False)
+    passed = options(is_stream=False, sinkId="s", queryId=QUERY, runId=RUN, batchId="3")
+    assert writer_of(passed, Context(), TOKEN, is_stream=False) == replace(WRITER, kind="foreach")
+
+
+@pytest.mark.parametrize("run", [None, "", "my job group"])
+def test_a_job_group_that_is_no_run_is_refused(run: str | None) -> None:
+    properties = {"query": QUERY, "epoch": "3"} | ({"run": run} if run is not None else {})
+    with pytest.raises(BrokerError, match="setJobGroup"):
+        writer_of(options(), Context(**properties), TOKEN, is_stream=True)
+
+
+def test_a_batch_job_is_one_epoch_under_its_key_or_a_name_of_its_own() -> None:
+    once = writer_of(options(is_stream=False), Context(), TOKEN, is_stream=False)
+    assert (once.kind, once.lifetime, once.name, once.epoch) == ("batch", "hour", f"batch-{TOKEN}", 0)
+    keyed = writer_of(options(is_stream=False, idempotencyKey="k"), Context(), TOKEN, is_stream=False)
+    assert (keyed.lifetime, keyed.name) == ("month", "k")
+    again = writer_of(options(is_stream=False, idempotencyKey="k"), Context(), "b" * 32, is_stream=False)
+    assert again.run_id != keyed.run_id
+
+
+def test_tasks_are_bounded() -> None:
+    assert task_of(Context(task=9_999)) == (9_999, 77)
+    with pytest.raises(BrokerError, match="10000"):
+        task_of(Context(task=10_000))
+
+
+@pytest.mark.parametrize(
+    ("is_stream", "given", "text"),
+    [
+        (True, {"idempotencyKey": "k"}, "no meaning for a streaming query"),
+        (False, {"acceptGap": "3"}, "no meaning for a batch write"),
+        (False, {"sinkId": "s", "idempotencyKey": "k"}, "exclude each other"),
+        (False, {"queryId": QUERY, "sinkId": "s"}, "together"),
+        (False, {"queryId": QUERY, "runId": RUN, "batchId": "3"}, "need sinkId"),
+        (True, {"delivery": "at_least_once", "sinkId": "s"}, "belongs to delivery exactly_once"),
+        (True, {"delivery": "once"}, "exactly_once, at_least_once"),
+        (True, {"takeOver": "true"}, "UUID"),
+        (True, {"partitioner": "hash"}, "module:function"),
+        (True, {"subscribe": "x"}, "use stream"),
+        (True, {"sinkid ": "x"}, "there is no option"),
+    ],
+)
+def test_options_that_make_no_sense_are_refused_by_name(is_stream: bool, given: dict[str, str], text: str) -> None:
+    with pytest.raises(BrokerError, match=text):
+        options(is_stream=is_stream, **given)
+
+
+def message(task: int, *targets: Target, **changes: object) -> TaskMessage:
+    made = TaskMessage(WRITER, (5, 6), TOKEN, task, 64 * task, targets, 10, 1 << 127, is_replay=False)
+    return replace(made, **changes)  # type: ignore[arg-type]
+
+
+def test_rows_and_digests_of_tasks_are_added_by_partition() -> None:
+    half = f"{1 << 127:032x}"
+    found = merged(
+        [
+            message(0, Target("b", 0, 9, 1, half), Target("a", 1, 8, 2, half)),
+            message(1, Target("a", 1, 8, 3, half)),
+        ]
+    )
+    assert found == (Target("a", 1, 8, 5, "0" * 32), Target("b", 0, 9, 1, half))
+
+
+def test_an_epoch_over_two_incarnations_is_not_published() -> None:
+    with pytest.raises(BrokerError, match="purged or created again"):
+        merged([message(0, Target("a", 1, 8, 2, "0" * 32)), message(1, Target("a", 1, 9, 2, "0" * 32))])
+
+
+@pytest.mark.parametrize("changes", [{"sink": (5, 7)}, {"is_replay": True}, {"writer": replace(WRITER, run_id="x")}])
+def test_an_epoch_of_two_generations_is_not_published(changes: dict[str, object]) -> None:
+    with pytest.raises(BrokerError, match="several generations"):
+        publish(options(sinkId="s"), [message(0), message(1, **changes)], "")
+
+
+def test_the_hash_of_the_offsets_is_of_a_local_checkpoint(tmp_path: Path) -> None:
+    (tmp_path / "offsets").mkdir()
+    (tmp_path / "offsets" / "3").write_bytes(b"v1\n{}")
+    expected = hashlib.sha256(b"v1\n{}").hexdigest()
+    assert offsets_hash(str(tmp_path), 3) == offsets_hash(tmp_path.as_uri(), 3) == expected
+    assert offsets_hash(str(tmp_path), 4) == offsets_hash("s3://bucket/c", 3) == offsets_hash("", 3) == ""
+
+
+def test_addresses_are_those_of_the_sdk() -> None:
+    assert sdk_url("grpc://h:1") == "bascule://h:1"
+    assert sdk_url("grpc+tls://h:1?ca=f") == "bascules://h:1?ca=f"
