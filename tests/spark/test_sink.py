@@ -180,9 +180,8 @@ def test_rows_name_their_streams_and_partitions(spark: Any, broker: Broker, clie
     ],
 )
 def test_what_cannot_be_written_is_refused_by_name(
-    spark: Any, broker: Broker, client: bascule.Client, columns: str, options: dict[str, str], text: str
+    spark: Any, broker: Broker, columns: str, options: dict[str, str], text: str
 ) -> None:
-    client.create_stream("dst7", exist_ok=True)
     frame = spark.createDataFrame([], columns).repartition(1)
     writer = frame.write.format("bascule").mode("append").option("address", broker.address).option("stream", "dst7")
     for name, value in options.items():

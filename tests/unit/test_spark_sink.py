@@ -39,7 +39,7 @@ class Context:
 STREAMING = Context(query=QUERY, epoch="3", run=RUN)
 
 
-def options(*, is_stream: bool = True, **given: str):  # noqa: ANN201 - the type says nothing more here
+def options(*, is_stream: bool = True, **given: str):
     return parse_sink_options({"stream": "t", **given}, is_stream=is_stream)
 
 
