@@ -2,8 +2,9 @@
 //! A word after `--` picks the lines that contain it.
 use bascule_record::{Batch, BatchBuilder, BatchLimits, Codec, HeaderEntry, RecordRef, Stamp};
 use bascule_wire::envelope;
+use bascule_wire::flight::digest::RowDigest;
 use bascule_wire::flight::gather::{Gather, GatherLimits, GatherSource};
-use bascule_wire::flight::ingest::{IngestTarget, ingest};
+use bascule_wire::flight::ingest::{Ingest, IngestTarget, ingest};
 use bascule_wire::flight::schema::Projection;
 use bascule_wire::liftbridge::acks::{AckFields, AckTemplate, ResponseView};
 use bascule_wire::liftbridge::delivery::{DeliveryEncoder, MessageView};
@@ -274,6 +275,17 @@ fn gathering(size: usize) {
                 ingest(black_box(&rows), &target, &mut builder)
                     .unwrap_or_else(|error| panic!("{error}")),
             );
+        },
+    );
+    measure(
+        &format!("digest, key and value, {size} B"),
+        rows.num_rows(),
+        || {
+            let mut digest = RowDigest::new(target.stream);
+            Ingest::bind(black_box(&rows), target.stream)
+                .and_then(|bound| bound.digest(&mut digest))
+                .unwrap_or_else(|error| panic!("{error}"));
+            black_box(digest.value());
         },
     );
 }

@@ -72,7 +72,8 @@ struct Row {
 impl Row {
     fn of(i: usize, record: &Record) -> Self {
         let text = |kind: u8, key: &[u8]| {
-            if kind <= 2 {
+            let is_null = kind == 1 && key.is_empty();
+            if kind <= 2 && !is_null {
                 String::from_utf8(key.to_vec()).ok()
             } else {
                 None

@@ -2,9 +2,9 @@
 use arrow_array::builder::{BinaryBuilder, MapBuilder, StringBuilder};
 use arrow_array::types::{Int32Type, TimestampSecondType};
 use arrow_array::{
-    Array, ArrayRef, BinaryArray, BinaryViewArray, Int32Array, Int64Array, LargeBinaryArray,
-    LargeStringArray, ListArray, PrimitiveArray, RecordBatch, StringArray, StringViewArray,
-    StructArray, TimestampMicrosecondArray, TimestampNanosecondArray,
+    Array, ArrayRef, BinaryArray, BinaryViewArray, FixedSizeBinaryArray, Int32Array, Int64Array,
+    LargeBinaryArray, LargeStringArray, ListArray, PrimitiveArray, RecordBatch, StringArray,
+    StringViewArray, StructArray, TimestampMicrosecondArray, TimestampNanosecondArray,
 };
 use arrow_buffer::{NullBuffer, OffsetBuffer};
 use arrow_schema::{DataType, Field, Fields, Schema};
@@ -204,7 +204,8 @@ fn headers_may_be_a_map_and_sliced() {
 
 #[test]
 fn other_columns_are_refused_by_name() {
-    let accepted = "value, key, headers, subject, timestamp, stream, partition";
+    let accepted =
+        "value, key, headers, subject, reply, id, origin_time, timestamp, stream, partition";
     let other: ArrayRef = Arc::new(Int64Array::from(vec![1]));
     assert_eq!(
         refused(vec![("value", values(1)), ("Offset", other)]),
@@ -236,6 +237,12 @@ fn columns_of_other_types_are_refused_by_name() {
             "column timestamp has type Int32, accepted are timestamp",
         ),
         ("stream", "column stream has type Int32, accepted are utf8"),
+        ("reply", "column reply has type Int32, accepted are utf8"),
+        ("id", "column id has type Int32, accepted are binary"),
+        (
+            "origin_time",
+            "column origin_time has type Int32, accepted are timestamp",
+        ),
     ] {
         let mut columns = vec![(name, number.clone())];
         if name != "value" {
@@ -290,15 +297,17 @@ fn bad_rows_are_named() {
         error,
         "column subject has \"a.*\" in row 1, which is not a valid NATS subject to publish on"
     );
-    let headers = header_list(
-        StringArray::from(vec![Some("a"), None]),
-        Arc::new(BinaryArray::from(vec![&b""[..]; 2])),
-        [0, 1, 1],
-        None,
-    );
     assert_eq!(
-        refused(vec![("value", values(3)), ("headers", headers)]),
-        "column headers has a null key in row 2"
+        refused(vec![
+            ("value", values(2)),
+            ("reply", Arc::new(StringArray::from(vec!["", "a b"]))),
+        ]),
+        "column reply has \"a b\" in row 1, which is not a valid NATS subject to publish on"
+    );
+    let ids = BinaryArray::from(vec![Some(&[7; 16][..]), None, Some(b"short")]);
+    assert_eq!(
+        refused(vec![("value", values(3)), ("id", Arc::new(ids))]),
+        "column id has 5 bytes in row 2; an id has 16, and null is none"
     );
     let times: ArrayRef = Arc::new(PrimitiveArray::<TimestampSecondType>::from(vec![
         0,
@@ -338,28 +347,129 @@ fn bad_rows_are_named() {
     assert!(small.is_empty(), "an error leaves the builder empty");
 }
 
-#[test]
-fn a_null_header_is_a_header_without_a_key() {
-    let fields = Fields::from(vec![
-        Field::new("key", DataType::Utf8, true),
-        Field::new("value", DataType::Utf8, true),
-    ]);
-    let texts: ArrayRef = Arc::new(StringArray::from(vec!["a"]));
-    let entries = StructArray::new(
-        fields,
-        vec![texts.clone(), texts],
-        Some(NullBuffer::from(vec![false])),
-    );
+/// The list of headers of one row.
+fn one_list(entries: StructArray) -> ArrayRef {
     let item = Arc::new(Field::new("element", entries.data_type().clone(), true));
-    let headers = ListArray::new(
+    let lengths = [entries.len()];
+    Arc::new(ListArray::new(
         item,
-        OffsetBuffer::from_lengths([1]),
+        OffsetBuffer::from_lengths(lengths),
         Arc::new(entries),
         None,
+    ))
+}
+
+fn entries(columns: Vec<(&str, ArrayRef)>, nulls: Option<NullBuffer>) -> StructArray {
+    let fields: Vec<_> = columns
+        .iter()
+        .map(|(name, column)| Field::new(*name, column.data_type().clone(), true))
+        .collect();
+    let columns = columns.into_iter().map(|(_, column)| column).collect();
+    StructArray::new(Fields::from(fields), columns, nulls)
+}
+
+#[test]
+fn a_header_may_have_no_key_and_kinds_of_its_own() {
+    let texts: ArrayRef = Arc::new(StringArray::from(vec![Some("a"), None, Some("c")]));
+    let present = Some(NullBuffer::from(vec![true, true, false]));
+    let list = one_list(entries(
+        vec![("key", texts.clone()), ("value", texts)],
+        present,
+    ));
+    let batch = stored(&rows(vec![("value", values(1)), ("headers", list)]));
+    assert_eq!(
+        headers_of(&batch, 0),
+        [
+            (2, &b"a"[..], 1, &b"a"[..]),
+            (1, b"", 1, b""),
+            (1, b"", 1, b"")
+        ]
+    );
+    let keys: ArrayRef = Arc::new(BinaryArray::from(vec![&b"\xff"[..], b"b", b"c"]));
+    let kinds: ArrayRef = Arc::new(Int32Array::from(vec![None, Some(2), Some(15)]));
+    let list = one_list(entries(
+        vec![
+            ("value_kind", kinds.clone()),
+            ("value", keys.clone()),
+            ("KEY_KIND", kinds),
+            ("key", keys),
+        ],
+        None,
+    ));
+    let batch = stored(&rows(vec![("value", values(1)), ("headers", list)]));
+    assert_eq!(
+        headers_of(&batch, 0),
+        [
+            (1, &b"\xff"[..], 1, &b"\xff"[..]),
+            (2, b"b", 2, b"b"),
+            (15, b"c", 15, b"c")
+        ]
+    );
+}
+
+#[test]
+fn headers_with_other_kinds_or_fields_are_refused() {
+    let texts: ArrayRef = Arc::new(StringArray::from(vec!["a"]));
+    for kind in [0, 16, -1] {
+        let kinds: ArrayRef = Arc::new(Int32Array::from(vec![kind]));
+        let list = one_list(entries(
+            vec![
+                ("key", texts.clone()),
+                ("value", texts.clone()),
+                ("key_kind", kinds),
+            ],
+            None,
+        ));
+        assert_eq!(
+            refused(vec![("value", values(1)), ("headers", list)]),
+            format!(
+                "column headers has kind {kind} in row 0; kinds are 1 (raw), 2 (string), to 15"
+            )
+        );
+    }
+    let list = one_list(entries(
+        vec![
+            ("key", texts.clone()),
+            ("value", texts.clone()),
+            ("colour", texts),
+        ],
+        None,
+    ));
+    let error = refused(vec![("value", values(1)), ("headers", list)]);
+    assert!(error.starts_with("column headers has type List"), "{error}");
+}
+
+#[test]
+fn ids_replies_and_origin_times_find_their_place() {
+    let id = [[0_u8; 16], [1; 16]].concat();
+    let ids = FixedSizeBinaryArray::new(16, id.into(), Some(NullBuffer::from(vec![true, true])));
+    let micros =
+        |times: Vec<Option<i64>>| -> ArrayRef { Arc::new(TimestampMicrosecondArray::from(times)) };
+    let columns = |timestamp| {
+        vec![
+            ("value", values(2)),
+            ("id", Arc::new(ids.clone()) as ArrayRef),
+            (
+                "reply",
+                Arc::new(StringArray::from(vec![None, Some("r.1")])) as ArrayRef,
+            ),
+            ("origin_time", micros(vec![Some(7), None])),
+            ("timestamp", micros(timestamp)),
+        ]
+    };
+    let batch = stored(&rows(columns(vec![Some(7), Some(8)])));
+    assert_eq!(
+        (batch.id(0), batch.id(1)),
+        (0, u128::from_be_bytes([1; 16]))
+    );
+    assert_eq!((batch.reply(0), batch.reply(1)), (None, Some("r.1")));
+    assert_eq!(
+        (batch.origin_time(0), batch.origin_time(1)),
+        (Some(7000), Some(8000))
     );
     assert_eq!(
-        refused(vec![("value", values(1)), ("headers", Arc::new(headers))]),
-        "column headers has a null key in row 0"
+        refused(columns(vec![Some(8), None])),
+        "columns origin_time and timestamp say different times in row 0, and both are the time at the origin: send one of them"
     );
 }
 
@@ -416,8 +526,52 @@ fn without_rows_there_are_no_batches() {
 
 #[test]
 fn what_was_gathered_can_be_sent_again() {
+    let keys: ArrayRef = Arc::new(BinaryArray::from(vec![&b"\xff"[..], b"text", b"three"]));
+    let kinds: ArrayRef = Arc::new(Int32Array::from(vec![1, 2, 3]));
+    let list = entries(
+        vec![("key", keys.clone()), ("value", keys), ("key_kind", kinds)],
+        None,
+    );
+    let item = Arc::new(Field::new("element", list.data_type().clone(), true));
+    let headers = ListArray::new(
+        item,
+        OffsetBuffer::from_lengths([0, 2, 0, 1, 0]),
+        Arc::new(list),
+        None,
+    );
     let first = rows(vec![
         ("value", values(5)),
+        ("headers", Arc::new(headers)),
+        (
+            "id",
+            Arc::new(BinaryArray::from(vec![
+                Some(&[3; 16][..]),
+                None,
+                None,
+                None,
+                Some(&[0; 16]),
+            ])),
+        ),
+        (
+            "reply",
+            Arc::new(StringArray::from(vec![
+                Some("r"),
+                None,
+                Some(""),
+                None,
+                None,
+            ])),
+        ),
+        (
+            "origin_time",
+            Arc::new(TimestampMicrosecondArray::from(vec![
+                Some(1),
+                None,
+                Some(-1),
+                None,
+                None,
+            ])),
+        ),
         (
             "key",
             Arc::new(StringArray::from(vec![
@@ -440,7 +594,9 @@ fn what_was_gathered_can_be_sent_again() {
         Column::Key,
         Column::Value,
         Column::Headers,
-        Column::Timestamp,
+        Column::Reply,
+        Column::Id,
+        Column::OriginTime,
     ];
     let projection =
         Projection::named(&columns.map(Column::name)).unwrap_or_else(|error| panic!("{error}"));
@@ -466,5 +622,11 @@ fn what_was_gathered_can_be_sent_again() {
     let once = stored(&first);
     let again = stored(&gathered(&once));
     assert_eq!(gathered(&once), gathered(&again));
-    assert_eq!(again.origin_time(0), Some(once.timestamp(0)));
+    assert_eq!(again.id(0), u128::from_be_bytes([3; 16]));
+    assert_eq!(again.origin_time(2), Some(-1000));
+    assert_eq!(
+        again.headers(1).count(),
+        2,
+        "a key that is not text is lost, its header is not"
+    );
 }

@@ -402,9 +402,10 @@ impl Headers {
     }
 }
 
-/// A header key as text; `None` for one that is not.
+/// A header key as text; `None` for one that is not, and for an empty one of kind raw: it is how a null key was stored.
 fn text_key<'a>(header: &HeaderEntry<'a>) -> Option<&'a str> {
-    if TEXT_KEYS.contains(&header.key_kind) {
+    let is_null = header.key_kind == *TEXT_KEYS.start() && header.key.is_empty();
+    if TEXT_KEYS.contains(&header.key_kind) && !is_null {
         std::str::from_utf8(header.key).ok()
     } else {
         None

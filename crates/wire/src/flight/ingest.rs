@@ -4,15 +4,19 @@
 //! |---|---|---|
 //! | `value` (required) | binary or text, any layout | value; null = a tombstone |
 //! | `key` | binary or text, any layout | key; null or empty = none |
-//! | `headers` | list or map of (`key` text, `value` binary or text) | headers with text keys and raw values; null = none |
+//! | `headers` | list or map of (`key`, `value`: binary or text), in lists also `key_kind`, `value_kind`: integers | headers; null = none |
 //! | `subject` | text | subject; null = the partition's own; wildcards are refused |
-//! | `timestamp` | timestamp, any unit and zone | origin time; null = none |
+//! | `reply` | text | reply subject; null or empty = none; wildcards are refused |
+//! | `id` | binary of 16 bytes | message id; null or zeros = none |
+//! | `origin_time`, `timestamp` | timestamp, any unit and zone | origin time; null = none |
 //! | `stream` | text | must say in every row what the request says |
 //! | `partition` | integer | the partition of the request in every row; where it names none, the partition of the row ([`super::spread`]) |
 //!
 //! Names are compared without regard to case. Any other column is refused by name, so that nothing is lost silently.
+use super::digest::RowDigest;
+use super::headers::Headers;
 use super::spread::Rows;
-use super::values::{self, Bytes, Headers, Text, Times};
+use super::values::{self, Bytes, Ids, Text, Times};
 use crate::subject::is_publish_subject;
 use arrow_array::RecordBatch;
 use bascule_record::{
@@ -20,19 +24,18 @@ use bascule_record::{
 };
 
 /// Columns a client may send.
-const ACCEPTED: [&str; 7] = [
+const ACCEPTED: [&str; 10] = [
     "value",
     "key",
     "headers",
     "subject",
+    "reply",
+    "id",
+    "origin_time",
     "timestamp",
     "stream",
     "partition",
 ];
-/// Kind of header keys that are text.
-const TEXT_KEY: u8 = 2;
-/// Kind of header values that are raw bytes.
-const RAW_VALUE: u8 = 1;
 
 /// Where the rows go, and when.
 #[derive(Clone, Copy, Debug)]
@@ -60,7 +63,19 @@ pub struct Ingest<'a> {
     pub(super) key: Option<Bytes<'a>>,
     headers: Option<Headers<'a>>,
     subject: Option<Text<'a>>,
+    reply: Option<Text<'a>>,
+    id: Option<Ids<'a>>,
+    origin_time: Option<Times<'a>>,
     timestamp: Option<Times<'a>>,
+}
+
+/// What lasts from row to row while rows are pushed.
+#[derive(Default)]
+struct Scratch<'a> {
+    headers: Vec<HeaderEntry<'a>>,
+    /// Subjects and replies come in runs: each is checked once per run.
+    subject: Option<&'a str>,
+    reply: &'a str,
 }
 
 impl<'a> Ingest<'a> {
@@ -78,20 +93,19 @@ impl<'a> Ingest<'a> {
             })?;
         }
         let value = columns.get("value").ok_or(IngestError::NoValue)?;
+        let text = |name| columns.bound(name, Text::named);
+        let times = |name| columns.bound(name, Times::named);
         Ok(Self {
             rows: rows.num_rows(),
             partition: columns.get("partition"),
             value: Bytes::any(value, "value")?,
-            key: columns
-                .get("key")
-                .map(|column| Bytes::any(column, "key"))
-                .transpose()?,
+            key: columns.bound("key", Bytes::any)?,
             headers: columns.get("headers").map(Headers::bind).transpose()?,
-            subject: columns
-                .get("subject")
-                .map(|column| Text::named(column, "subject"))
-                .transpose()?,
-            timestamp: columns.get("timestamp").map(Times::bind).transpose()?,
+            subject: text("subject")?,
+            reply: text("reply")?,
+            id: columns.get("id").map(Ids::bind).transpose()?,
+            origin_time: times("origin_time")?,
+            timestamp: times("timestamp")?,
         })
     }
 
@@ -124,7 +138,7 @@ impl<'a> Ingest<'a> {
         let mut sealed = Vec::new();
         let mut at = 0;
         while at < rows.len() {
-            let pushed = self.push(builder, rows, at, target.now);
+            let pushed = self.push(rows, at, target.now, builder, None);
             let producer = target.producer.map(|producer| Producer {
                 base_sequence: producer.base_sequence.wrapping_add(at as u32),
                 ..producer
@@ -138,55 +152,89 @@ impl<'a> Ingest<'a> {
     }
 
     /// Pushes `rows` from place `from` on until `builder` is full; returns the first place not pushed. All get the receipt
-    /// time `now`. After an error the rows before stay in `builder`.
-    fn push(
+    /// time `now`; those pushed are added to `digest`. After an error the rows before stay in `builder`.
+    ///
+    /// # Errors
+    /// [`IngestError`] for a row that cannot be stored.
+    pub fn push(
         &self,
-        builder: &mut BatchBuilder,
         rows: &Rows,
         from: usize,
         now: i64,
+        builder: &mut BatchBuilder,
+        mut digest: Option<&mut RowDigest>,
     ) -> Result<usize, IngestError> {
-        let mut headers = Vec::new();
-        let mut checked = None;
+        let mut scratch = Scratch::default();
         for place in from..rows.len() {
             let row = rows.at(place);
-            headers.clear();
-            if let Some(column) = &self.headers {
-                column.each(row, |key, value| {
-                    headers.push(HeaderEntry {
-                        key_kind: TEXT_KEY,
-                        key,
-                        value_kind: RAW_VALUE,
-                        value,
-                    });
-                })?;
-            }
-            let subject = self.subject.as_ref().and_then(|subjects| subjects.at(row));
-            // Subjects come in runs: each is checked once per run.
-            if subject != checked {
-                check_subject(subject, row)?;
-                checked = subject;
-            }
-            let record = RecordRef {
-                timestamp: now,
-                origin_time: self
-                    .timestamp
-                    .as_ref()
-                    .map_or(Ok(None), |times| times.at(row))?,
-                id: 0,
-                key: self.key.as_ref().and_then(|keys| keys.at(row)),
-                value: self.value.at(row),
-                headers: &headers,
-                subject,
-                reply: "",
-            };
+            let record = self.record(row, now, &mut scratch)?;
             match builder.push(&record) {
                 Ok(()) => {}
                 Err(BuildError::Full) if !builder.is_empty() => return Ok(place),
                 Err(cause) => return Err(IngestError::Record { row, cause }),
             }
+            if let Some(digest) = &mut digest {
+                digest.add(&record);
+            }
         }
         Ok(rows.len())
+    }
+
+    /// Adds all rows to `digest`.
+    ///
+    /// # Errors
+    /// [`IngestError`] for a row that cannot be stored, whatever the bounds of a stream are.
+    pub fn digest(&self, digest: &mut RowDigest) -> Result<(), IngestError> {
+        let mut scratch = Scratch::default();
+        for row in 0..self.rows {
+            digest.add(&self.record(row, 0, &mut scratch)?);
+        }
+        Ok(())
+    }
+
+    /// A row as a record.
+    #[inline]
+    fn record<'r>(
+        &self,
+        row: usize,
+        now: i64,
+        scratch: &'r mut Scratch<'a>,
+    ) -> Result<RecordRef<'r>, IngestError> {
+        scratch.headers.clear();
+        if let Some(column) = &self.headers {
+            column.each(row, |header| scratch.headers.push(header))?;
+        }
+        let subject = self.subject.as_ref().and_then(|subjects| subjects.at(row));
+        if subject != scratch.subject {
+            check_subject("subject", subject, row)?;
+            scratch.subject = subject;
+        }
+        let reply = self.reply.as_ref().and_then(|replies| replies.at(row));
+        let reply = reply.unwrap_or_default();
+        if reply != scratch.reply {
+            check_subject("reply", Some(reply).filter(|reply| !reply.is_empty()), row)?;
+            scratch.reply = reply;
+        }
+        Ok(RecordRef {
+            timestamp: now,
+            origin_time: self.origin_time(row)?,
+            id: self.id.as_ref().map_or(Ok(0), |ids| ids.at(row))?,
+            key: self.key.as_ref().and_then(|keys| keys.at(row)),
+            value: self.value.at(row),
+            headers: &scratch.headers,
+            subject,
+            reply,
+        })
+    }
+
+    /// What `origin_time` says, or else `timestamp`.
+    #[inline]
+    fn origin_time(&self, row: usize) -> Result<Option<i64>, IngestError> {
+        let at = |times: &Option<Times<'_>>| times.as_ref().map_or(Ok(None), |times| times.at(row));
+        match (at(&self.origin_time)?, at(&self.timestamp)?) {
+            (Some(origin), Some(other)) if origin != other => Err(IngestError::Times { row }),
+            (origin, other) => Ok(origin.or(other)),
+        }
     }
 }
 
@@ -204,9 +252,14 @@ pub fn ingest(
     bound.seal(&all, target, builder)
 }
 
-fn check_subject(subject: Option<&str>, row: usize) -> Result<(), IngestError> {
+fn check_subject(
+    column: &'static str,
+    subject: Option<&str>,
+    row: usize,
+) -> Result<(), IngestError> {
     match subject {
         Some(subject) if !is_publish_subject(subject) => Err(IngestError::Subject {
+            column,
             row,
             subject: subject.to_owned(),
         }),
@@ -262,6 +315,15 @@ impl<'a> Columns<'a> {
             }
         }
         Ok(Self(found))
+    }
+
+    /// A column as `bind` takes it, if it is there.
+    fn bound<T>(
+        &self,
+        name: &'static str,
+        bind: impl Fn(&'a arrow_array::ArrayRef, &'static str) -> Result<T, IngestError>,
+    ) -> Result<Option<T>, IngestError> {
+        self.get(name).map(|column| bind(column, name)).transpose()
     }
 
     fn get(&self, name: &str) -> Option<&'a arrow_array::ArrayRef> {
@@ -322,23 +384,45 @@ pub enum IngestError {
     },
     /// A subject that nothing can be published on.
     #[error(
-        "column subject has {subject:?} in row {row}, which is not a valid NATS subject to publish on"
+        "column {column} has {subject:?} in row {row}, which is not a valid NATS subject to publish on"
     )]
     Subject {
+        /// `subject` or `reply`.
+        column: &'static str,
         /// Row, from 0.
         row: usize,
         /// As sent.
         subject: String,
     },
-    /// A header without a key.
-    #[error("column headers has a null key in row {row}")]
-    HeaderKey {
+    /// A kind of a header's key or value that is none.
+    #[error("column headers has kind {found} in row {row}; kinds are 1 (raw), 2 (string), to 15")]
+    HeaderKind {
+        /// Row, from 0.
+        row: usize,
+        /// What the row says.
+        found: i128,
+    },
+    /// A message id of another length.
+    #[error("column id has {bytes} bytes in row {row}; an id has 16, and null is none")]
+    Id {
+        /// Row, from 0.
+        row: usize,
+        /// How many.
+        bytes: usize,
+    },
+    /// A time that does not fit in 64 bits of nanoseconds.
+    #[error("column {column} is out of range in row {row}: years 1677 to 2262 can be stored")]
+    Time {
+        /// `timestamp` or `origin_time`.
+        column: &'static str,
         /// Row, from 0.
         row: usize,
     },
-    /// A time that does not fit in 64 bits of nanoseconds.
-    #[error("column timestamp is out of range in row {row}: years 1677 to 2262 can be stored")]
-    Time {
+    /// Two times at the origin.
+    #[error(
+        "columns origin_time and timestamp say different times in row {row}, and both are the time at the origin: send one of them"
+    )]
+    Times {
         /// Row, from 0.
         row: usize,
     },

@@ -1,10 +1,12 @@
 //! Batches of the log to Arrow record batches and back (`specs/formats/flight.md`).
 //!
 //! [`schema`] names the columns of a stream seen as a table; [`gather`] fills them from batches, one memory copy per column
-//! where it can; [`ingest`] takes record batches sent by clients apart into records, and
-//! [`spread`] says which partition each row goes to.
+//! where it can; [`ingest`] takes record batches sent by clients apart into records,
+//! [`digest`] adds up what they hold, and [`spread`] says which partition each row goes to.
 mod columns;
+pub mod digest;
 pub mod gather;
+mod headers;
 pub mod ingest;
 pub mod schema;
 pub mod spread;

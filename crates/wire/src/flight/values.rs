@@ -7,8 +7,7 @@ use arrow_array::types::{
 };
 use arrow_array::{
     Array, ArrayRef, ArrowPrimitiveType, BinaryArray, BinaryViewArray, FixedSizeBinaryArray,
-    LargeBinaryArray, LargeListArray, LargeStringArray, ListArray, MapArray, PrimitiveArray,
-    StringArray, StringViewArray, StructArray,
+    LargeBinaryArray, LargeStringArray, PrimitiveArray, StringArray, StringViewArray,
 };
 use arrow_schema::{DataType, TimeUnit};
 
@@ -57,7 +56,7 @@ impl<'a> Bytes<'a> {
 }
 
 impl<'a> Text<'a> {
-    fn bind(column: &'a ArrayRef) -> Option<Self> {
+    pub(crate) fn bind(column: &'a ArrayRef) -> Option<Self> {
         Some(match column.data_type() {
             DataType::Utf8 => Self::Plain(column.as_string()),
             DataType::LargeUtf8 => Self::Large(column.as_string()),
@@ -81,111 +80,40 @@ impl<'a> Text<'a> {
     }
 }
 
-/// A column of headers: a list or map of pairs.
+/// A column of message ids.
 #[derive(Debug)]
-pub(crate) struct Headers<'a> {
-    lists: Lists<'a>,
-    entries: &'a StructArray,
-    keys: Text<'a>,
-    values: Bytes<'a>,
-}
+pub(crate) struct Ids<'a>(Bytes<'a>);
 
-#[derive(Debug)]
-enum Lists<'a> {
-    List(&'a ListArray),
-    LargeList(&'a LargeListArray),
-    Map(&'a MapArray),
-}
-
-impl<'a> Headers<'a> {
+impl<'a> Ids<'a> {
     pub(crate) fn bind(column: &'a ArrayRef) -> Result<Self, IngestError> {
-        let wrong = || {
-            wrong_type(
-                "headers",
-                column.data_type(),
-                "list or map of key utf8, value binary or utf8",
-            )
-        };
-        let (lists, entries) = match column.data_type() {
-            DataType::List(_) => {
-                let lists: &ListArray = column.as_list();
-                (
-                    Lists::List(lists),
-                    lists.values().as_struct_opt().ok_or_else(wrong)?,
-                )
-            }
-            DataType::LargeList(_) => {
-                let lists: &LargeListArray = column.as_list();
-                (
-                    Lists::LargeList(lists),
-                    lists.values().as_struct_opt().ok_or_else(wrong)?,
-                )
-            }
-            DataType::Map(..) => (Lists::Map(column.as_map()), column.as_map().entries()),
-            _ => return Err(wrong()),
-        };
-        let [Some(keys), Some(values)] = pair(entries) else {
-            return Err(wrong());
-        };
-        let keys = Text::bind(keys).ok_or_else(wrong)?;
-        let values = Bytes::any(values, "headers").map_err(|_| wrong())?;
-        Ok(Self {
-            lists,
-            entries,
-            keys,
-            values,
-        })
-    }
-
-    /// Key and value of each header of a row, in order; a null value is an empty one.
-    pub(crate) fn each(
-        &self,
-        row: usize,
-        mut take: impl FnMut(&'a [u8], &'a [u8]),
-    ) -> Result<(), IngestError> {
-        let range = match self.lists {
-            Lists::List(lists) if lists.is_valid(row) => range(lists.value_offsets(), row),
-            Lists::LargeList(lists) if lists.is_valid(row) => range(lists.value_offsets(), row),
-            Lists::Map(maps) if maps.is_valid(row) => range(maps.value_offsets(), row),
-            _ => 0..0,
-        };
-        for entry in range {
-            let key = self
-                .keys
-                .at(entry)
-                .filter(|_| self.entries.is_valid(entry))
-                .ok_or(IngestError::HeaderKey { row })?;
-            take(key.as_bytes(), self.values.at(entry).unwrap_or_default());
+        let ids = Bytes::any(column, "id")?;
+        match ids {
+            Bytes::Text(_) => Err(wrong_type("id", column.data_type(), "binary of 16 bytes")),
+            ids => Ok(Self(ids)),
         }
-        Ok(())
     }
-}
 
-/// Columns `key` and `value` of an entry; a map names them as it likes.
-fn pair(entries: &StructArray) -> [Option<&ArrayRef>; 2] {
-    let named = |wanted: &str| {
-        let place = entries
-            .fields()
-            .iter()
-            .position(|field| field.name().eq_ignore_ascii_case(wanted))?;
-        entries.columns().get(place)
-    };
-    match [named("key"), named("value")] {
-        found if entries.num_columns() != 2 || found.iter().all(Option::is_some) => found,
-        _ => [entries.columns().first(), entries.columns().get(1)],
-    }
-}
-
-fn range<T: arrow_array::OffsetSizeTrait>(offsets: &[T], row: usize) -> std::ops::Range<usize> {
-    match offsets.get(row..row + 2) {
-        Some([start, end]) => start.as_usize()..end.as_usize(),
-        _ => 0..0,
+    /// The id of a row, most significant byte first; 0 = none.
+    #[inline]
+    pub(crate) fn at(&self, row: usize) -> Result<u128, IngestError> {
+        let Some(id) = self.0.at(row) else {
+            return Ok(0);
+        };
+        let bytes = id.len();
+        let id = id.try_into().map_err(|_| IngestError::Id { row, bytes })?;
+        Ok(u128::from_be_bytes(id))
     }
 }
 
 /// A column of times.
 #[derive(Debug)]
-pub(crate) enum Times<'a> {
+pub(crate) struct Times<'a> {
+    name: &'static str,
+    unit: Units<'a>,
+}
+
+#[derive(Debug)]
+enum Units<'a> {
     Second(&'a PrimitiveArray<TimestampSecondType>),
     Millisecond(&'a PrimitiveArray<TimestampMillisecondType>),
     Microsecond(&'a PrimitiveArray<TimestampMicrosecondType>),
@@ -193,55 +121,66 @@ pub(crate) enum Times<'a> {
 }
 
 impl<'a> Times<'a> {
-    pub(crate) fn bind(column: &'a ArrayRef) -> Result<Self, IngestError> {
-        Ok(match column.data_type() {
-            DataType::Timestamp(TimeUnit::Second, _) => Self::Second(column.as_primitive()),
+    pub(crate) fn named(column: &'a ArrayRef, name: &'static str) -> Result<Self, IngestError> {
+        let unit = match column.data_type() {
+            DataType::Timestamp(TimeUnit::Second, _) => Units::Second(column.as_primitive()),
             DataType::Timestamp(TimeUnit::Millisecond, _) => {
-                Self::Millisecond(column.as_primitive())
+                Units::Millisecond(column.as_primitive())
             }
             DataType::Timestamp(TimeUnit::Microsecond, _) => {
-                Self::Microsecond(column.as_primitive())
+                Units::Microsecond(column.as_primitive())
             }
-            DataType::Timestamp(TimeUnit::Nanosecond, _) => Self::Nanosecond(column.as_primitive()),
-            other => return Err(wrong_type("timestamp", other, "timestamp")),
-        })
+            DataType::Timestamp(TimeUnit::Nanosecond, _) => {
+                Units::Nanosecond(column.as_primitive())
+            }
+            other => return Err(wrong_type(name, other, "timestamp")),
+        };
+        Ok(Self { name, unit })
     }
 
     /// Ns since 1970.
     #[inline]
     pub(crate) fn at(&self, row: usize) -> Result<Option<i64>, IngestError> {
-        match self {
-            Self::Second(column) => nanos(column, row, 1_000_000_000),
-            Self::Millisecond(column) => nanos(column, row, 1_000_000),
-            Self::Microsecond(column) => nanos(column, row, 1_000),
-            Self::Nanosecond(column) => nanos(column, row, 1),
-        }
+        let nanos = match self.unit {
+            Units::Second(column) => nanos(column, row, 1_000_000_000),
+            Units::Millisecond(column) => nanos(column, row, 1_000_000),
+            Units::Microsecond(column) => nanos(column, row, 1_000),
+            Units::Nanosecond(column) => nanos(column, row, 1),
+        };
+        nanos.ok_or(IngestError::Time {
+            column: self.name,
+            row,
+        })
     }
 }
 
+/// Ns since 1970, `Some(None)` for a null; `None` = they are too many.
 #[inline]
 fn nanos<T: ArrowPrimitiveType<Native = i64>>(
     column: &PrimitiveArray<T>,
     row: usize,
     unit: i64,
-) -> Result<Option<i64>, IngestError> {
+) -> Option<Option<i64>> {
     if column.is_null(row) {
-        return Ok(None);
+        return Some(None);
     }
     // The smallest number is how a batch says "none".
     let nanos = column
         .value(row)
         .checked_mul(unit)
         .filter(|nanos| *nanos != i64::MIN);
-    nanos.map(Some).ok_or(IngestError::Time { row })
+    nanos.map(Some)
 }
 
 /// An integer of any width in each row; `None` = null.
+pub(crate) type Integers<'a> = Box<dyn Fn(usize) -> Option<i128> + 'a>;
+
+/// Binds a column of them.
 pub(crate) fn integers<'a>(
     column: &'a ArrayRef,
     name: &'static str,
-) -> Result<Box<dyn Fn(usize) -> Option<i128> + 'a>, IngestError> {
-    fn of<T>(column: &ArrayRef) -> Box<dyn Fn(usize) -> Option<i128> + '_>
+) -> Result<Integers<'a>, IngestError> {
+    fn of<T>(column: &ArrayRef) -> Integers<'_>
     where
         T: ArrowPrimitiveType,
         T::Native: Into<i128>,
@@ -262,7 +201,11 @@ pub(crate) fn integers<'a>(
     })
 }
 
-fn wrong_type(column: &'static str, found: &DataType, accepted: &'static str) -> IngestError {
+pub(crate) fn wrong_type(
+    column: &'static str,
+    found: &DataType,
+    accepted: &'static str,
+) -> IngestError {
     IngestError::Type {
         column,
         found: found.to_string(),
