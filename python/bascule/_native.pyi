@@ -255,10 +255,10 @@ class Engine:
             NativeError: `unavailable`.
         """
 
-    def status(self, incarnations: Sequence[int]) -> list[tuple[int, int, int, int, int, int, int, int, int]]:
+    def status(self, incarnations: Sequence[int]) -> list[tuple[int, int, int, int, int, int, int, int, int, int]]:
         """(incarnation, log start, high watermark, log end, bytes, first received ns, last received ns, subscribers,
-        messages from NATS that were not stored) of those that are open, in order asked; ends exclusive, 0 = never
-        received in this life.
+        messages from NATS that were not stored, what of sinks needs it open: staged pieces, calls that stage, epochs to
+        be linked) of those that are open, in order asked; ends exclusive, 0 = never received in this life.
         """
 
     def scrub(self, incarnation: int, bytes_per_second: int) -> tuple[int, int, int, bool]:
@@ -281,12 +281,12 @@ class Engine:
     def statistics(self) -> bytes:
         """JSON of counters and gauges, names as in specs/metrics.toml."""
 
-def row_digest(batch: object, stream: str) -> tuple[int, bytes]:
-    """(rows, 16 bytes) of an Arrow record batch (PyCapsule interface) whose columns are those of DoPut: the digest of
-    `docs/decisions/sink.md`, little-endian. Digests of several batches are added modulo 2^128.
+def row_digest(batches: bytes, stream: str) -> tuple[int, bytes]:
+    """(rows, 16 bytes) of an Arrow IPC stream, plain or LZ4, whose columns are those of DoPut: the digest of
+    `specs/formats/stage.md`, little-endian. Digests of several calls are added modulo 2^128.
 
     Raises:
-        NativeError: `invalid_argument`: a column or a row that DoPut would refuse.
+        NativeError: `invalid_argument`: no such stream, or a column or a row that DoPut would refuse.
     """
 
 def access_allows(table: bytes, questions: Sequence[tuple[str, str, str]]) -> list[bool]:

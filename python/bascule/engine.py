@@ -28,6 +28,7 @@ from bascule._native import (
     log_repair,
     log_verify,
     name_flaw,
+    row_digest,
 )
 from bascule._native import Engine as _NativeEngine
 from bascule._seam import EVENTS, Answer, Event, Reply
@@ -51,11 +52,13 @@ __all__ = [
     "native_errors",
     "read_metadata",
     "repair_log",
+    "row_digest",
     "verify_log",
 ]
 
-Position = tuple[int, int, int, int, int, int, int, int, int]
-"""(incarnation, log start, high watermark, log end, bytes, first received ns, last received ns, subscribers)."""
+Position = tuple[int, int, int, int, int, int, int, int, int, int]
+"""(incarnation, log start, high watermark, log end, bytes, first received ns, last received ns, subscribers, messages from
+NATS that were not stored, what of sinks needs it open)."""
 
 
 @contextmanager
@@ -300,6 +303,27 @@ class Engine:
         """Apply changes to the view and swap it whole; versions ascend."""
         with native_errors():
             self._native.publish_view(version, changes)
+
+    def set_sinks(self, version: int, changes: Mapping[str, Any]) -> None:
+        """Apply changes to the sink table (`specs/formats/seam.md`): `sinks`, `removed`, and `complete` in the first call.
+
+        Raises:
+            UsageError: `invalid_argument`: the version does not ascend, or the changes are not such a document.
+        """
+        with native_errors():
+            self._native.set_sinks(version, json.dumps(changes).encode())
+
+    def confirm_stage(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        """Check what is claimed to be staged here: `missing` (`incarnation`, `reason`) and `log_ends`. Blocks."""
+        with native_errors():
+            return json.loads(self._native.confirm_stage(json.dumps(request).encode()))
+
+    def staged(self) -> list[dict[str, Any]]:
+        """What is staged here, by attempt: `sink`, `generation`, `epoch`, `token`, `idle_ms`, `bytes`, `pieces`,
+        `incarnations`.
+        """
+        with native_errors():
+            return json.loads(self._native.staged())
 
     def append(self, incarnation: int, values: Sequence[bytes], timeout_ms: int) -> int:
         """Append records that hold `values`; the offset of the first. Blocks until they are committed.

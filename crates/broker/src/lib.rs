@@ -38,6 +38,7 @@ pub mod nats;
 pub mod partition;
 mod private;
 mod republish;
+mod resume;
 mod space;
 pub mod stage;
 pub mod statistics;

@@ -8,6 +8,7 @@ use bascule_broker::http::HttpSettings;
 use bascule_broker::metadata::Proposal;
 use bascule_broker::nats::NatsSettings;
 use bascule_broker::partition::{EndReason, PartitionSpec};
+use bascule_broker::stage::{ConfirmRequest, SinkChanges};
 use bascule_broker::tls::TlsSettings;
 use bascule_broker::watchdog::WatchSettings;
 use bascule_client::ErrorCode;
@@ -20,8 +21,9 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// (incarnation, log start, high watermark, log end, bytes, first received, last received, subscribers)
-type StatusTuple = (u64, u64, u64, u64, u64, i64, i64, u64, u64);
+/// (incarnation, log start, high watermark, log end, bytes, first received, last received, subscribers,
+/// messages from NATS that were not stored, what of sinks needs it open)
+type StatusTuple = (u64, u64, u64, u64, u64, i64, i64, u64, u64, u64);
 
 /// The data plane of one broker.
 #[pyclass(frozen, module = "bascule._native")]
@@ -316,6 +318,24 @@ impl Engine {
         Ok(values.iter().map(|value| PyBytes::new(py, value)).collect())
     }
 
+    fn set_sinks(&self, py: Python<'_>, version: u64, changes: &[u8]) -> PyResult<()> {
+        let changes: SinkChanges = document("sink changes", changes)?;
+        self.detached(py, |broker| broker.set_sinks(version, changes))
+    }
+
+    fn confirm_stage<'py>(&self, py: Python<'py>, request: &[u8]) -> PyResult<Bound<'py, PyBytes>> {
+        let request: ConfirmRequest = document("what is claimed to be staged", request)?;
+        let answer = self.detached(py, |broker| broker.confirm_stage(&request))?;
+        let text = serde_json::json!(answer).to_string();
+        Ok(PyBytes::new(py, text.as_bytes()))
+    }
+
+    fn staged<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
+        let staged = self.detached(py, |broker| Ok(broker.staged()))?;
+        let text = serde_json::json!(staged).to_string();
+        Ok(PyBytes::new(py, text.as_bytes()))
+    }
+
     #[allow(clippy::needless_pass_by_value)] // extracted from Python by value
     fn status(&self, incarnations: Vec<u64>) -> PyResult<Vec<StatusTuple>> {
         let status = self.broker()?.status(&incarnations);
@@ -330,6 +350,7 @@ impl Engine {
                 s.last_received,
                 s.subscribers,
                 s.nats_dropped,
+                s.held,
             )
         };
         Ok(status.into_iter().map(row).collect())

@@ -1,5 +1,6 @@
 //! The Python module `bascule._native`.
 mod client;
+mod digest;
 mod engine;
 mod events;
 mod failure;
@@ -31,6 +32,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<client::Subscription>()?;
     module.add_class::<client::RecordBatch>()?;
     module.add_function(wrap_pyfunction!(engine::access_allows, module)?)?;
+    module.add_function(wrap_pyfunction!(digest::row_digest, module)?)?;
     module.add_function(wrap_pyfunction!(names::name_flaw, module)?)?;
     module.add_function(wrap_pyfunction!(names::id_flaw, module)?)?;
     module.add_function(wrap_pyfunction!(tools::log_verify, module)?)?;

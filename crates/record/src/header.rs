@@ -110,6 +110,11 @@ pub struct Producer {
     pub base_sequence: u32,
 }
 
+impl Producer {
+    /// Ids from here on are those of exactly-once sinks: nobody else appends under them, and clients are refused.
+    pub const FIRST_SINK_ID: u64 = 1 << 63;
+}
+
 /// A decoded batch header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {

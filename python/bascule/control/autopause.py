@@ -2,7 +2,7 @@
 
 A partition that this broker leads pauses when no record has arrived for the stream's auto-pause time, counted from its
 last record or from when it was opened, whichever is later; unless the stream says that subscribers keep it awake and it
-has some. A publish or a subscriber wakes it again.
+has some, or a sink has rows staged or to be linked there. A publish or a subscriber wakes it again.
 """
 
 import asyncio
@@ -75,7 +75,7 @@ def due(
         left_ns = time_ms * NANOS_PER_MS - (now_ns - since_ns)
         asked = stream.settings.auto_pause_disable_if_subscribers
         awake = (disable_if_subscribers if asked is None else asked) and seen is not None and seen.subscribers > 0
-        if left_ns > 0 or awake or seen is None:
+        if left_ns > 0 or awake or seen is None or seen.held:
             next_ns.append(left_ns if left_ns > 0 else time_ms * NANOS_PER_MS)
         else:
             targets.append(Target(stream.namespace, stream.name, (partition.number,)))

@@ -55,7 +55,8 @@ _VERBS: dict[type[Command], str] = {
 
 class PartitionStatus(NamedTuple):
     """Where an open partition stands; ends are exclusive, times ns since 1970, 0 = never received in this life;
-    `subscribers` are readers that wait for new records, `nats_dropped` messages from NATS that were not stored.
+    `subscribers` are readers that wait for new records, `nats_dropped` messages from NATS that were not stored, `held`
+    what of sinks needs it open: staged pieces, calls that stage, epochs to be linked.
     """
 
     log_start: int
@@ -66,6 +67,7 @@ class PartitionStatus(NamedTuple):
     last_received_ns: int
     subscribers: int
     nats_dropped: int = 0
+    held: int = 0
 
 
 class Controller:

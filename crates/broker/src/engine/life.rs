@@ -108,14 +108,13 @@ impl Engine {
                 .events
                 .log(Level::Warning, "storage", text, serde_json::json!({}));
         }
+        let partitions = directory::partitions(directory.path());
+        shared.partitions.stage.open(&partitions);
         let committer = start_log(directory.path(), &shared.limits)?;
         report_wal_damage(&committer, &shared);
         runtime.spawn(close_idle_files(Arc::downgrade(&committer)));
         runtime.spawn(watch_clock());
-        runtime.spawn(sweep(
-            shared.clone(),
-            directory::partitions(directory.path()),
-        ));
+        runtime.spawn(sweep(shared.clone(), partitions));
         Ok(Self {
             shared,
             data: directory.path().to_owned(),

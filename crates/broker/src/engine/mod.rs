@@ -14,6 +14,7 @@ mod records;
 mod scrub;
 mod security;
 pub(crate) mod serve;
+mod sinks;
 #[cfg(test)]
 mod tests;
 

@@ -130,6 +130,7 @@ impl Engine {
         for incarnation in incarnations {
             self.shared.nats.forget(*incarnation);
         }
+        self.shared.partitions.stage.forget(incarnations);
         // Open logs have deleted their files as far as they could: the rest is marked or reported here. After a failed sync the
         // content of the disk is unknown.
         for incarnation in incarnations {

@@ -5,6 +5,7 @@
 //! * `get` → `scan` → `frame` → `body`: one scan of one partition, from the log to the connection. Reading and gathering
 //!   run on `threads` of their own, so that a large scan does not delay other calls.
 //! * `put` ← `intake`, `place`: batched, optionally idempotent append, each row to its partition. `info`, `list`, `offsets`: planning.
+//! * `stage`: what a put stages for a sink instead of appending it.
 //! * `sql`: what clients of Flight SQL get for an answer.
 mod body;
 mod buffer_layout;
@@ -24,6 +25,7 @@ mod resolve;
 mod scan;
 mod service;
 mod sql;
+mod stage;
 mod threads;
 mod unary;
 

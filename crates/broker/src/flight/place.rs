@@ -82,14 +82,7 @@ impl Place {
     /// `INVALID_ARGUMENT`, `NOT_FOUND`, `FAILED_PRECONDITION`, UNAVAILABLE. Without a partition, when none of the stream
     /// takes appends.
     pub fn open(shared: &SharedRef, command: &PutCommand) -> Result<Self, Status> {
-        if command.namespace == DEFAULT_NAMESPACE && is_internal(&command.stream) {
-            let text = "stream is reserved: the broker alone writes to it";
-            return Err(invalid(format!("{}: {text}", command.stream)));
-        }
-        let stream = resolve::stream(&shared.view.load(), &command.namespace, &command.stream)?;
-        let count = u32::try_from(stream.partitions.len()).unwrap_or(u32::MAX);
-        let partitions = NonZeroU32::new(count).unwrap_or(NonZeroU32::MIN);
-        check_needs(command, count)?;
+        let (stream, partitions) = stream(shared, command)?;
         let mut place = Self {
             shared: shared.clone(),
             stream,
@@ -134,17 +127,7 @@ impl Place {
     }
 
     fn spread(&self, bound: &Ingest<'_>, rows: usize) -> Result<BTreeMap<u32, Rows>, Status> {
-        if let Some(number) = self.named {
-            let all = bound.all(number).map_err(not_taken)?;
-            return Ok(BTreeMap::from([(number, all)]));
-        }
-        if rows > MAX_ROWS {
-            return Err(invalid(format!(
-                "a record batch without a partition has at most {MAX_ROWS} rows; this one has {rows}: send smaller ones"
-            )));
-        }
-        let parts = bound.spread(self.partitions, self.sticky);
-        parts.map_err(not_taken)
+        spread(bound, rows, self.named, self.partitions, self.sticky)
     }
 
     /// The partition for rows without a key: the next in turn that takes appends.
@@ -166,23 +149,78 @@ impl Place {
 
     /// A partition by number, when it takes appends.
     fn lane(&self, number: u32) -> Result<Lane, Status> {
-        let view = resolve::partition(&self.stream, number)?;
-        let what = resolve::label(&self.stream, number);
-        if view.readonly {
-            let message = format!("{what} is read-only");
-            return Err(refuse(
-                Code::FailedPrecondition,
-                ErrorCode::Readonly,
-                message,
-                json!({}),
-            ));
-        }
-        let partition = resolve::handle(&self.shared, &self.stream, view, self.incarnation)?;
-        if !partition.is_leading() {
-            return Err(append_failed(&what, &AppendError::NotLeader));
-        }
-        Ok(Lane { partition, what })
+        lane(&self.shared, &self.stream, number, self.incarnation)
     }
+}
+
+/// The stream of a call that writes, and how many partitions it has.
+///
+/// # Errors
+/// `INVALID_ARGUMENT`, `NOT_FOUND`.
+pub(super) fn stream(
+    shared: &SharedRef,
+    command: &PutCommand,
+) -> Result<(Arc<StreamView>, NonZeroU32), Status> {
+    if command.namespace == DEFAULT_NAMESPACE && is_internal(&command.stream) {
+        let text = "stream is reserved: the broker alone writes to it";
+        return Err(invalid(format!("{}: {text}", command.stream)));
+    }
+    let stream = resolve::stream(&shared.view.load(), &command.namespace, &command.stream)?;
+    let count = u32::try_from(stream.partitions.len()).unwrap_or(u32::MAX);
+    let partitions = NonZeroU32::new(count).unwrap_or(NonZeroU32::MIN);
+    check_needs(command, count)?;
+    Ok((stream, partitions))
+}
+
+/// The rows of each partition; `named`: that of all rows. `sticky`: where rows without a key go that have a choice.
+///
+/// # Errors
+/// `INVALID_ARGUMENT`.
+pub(super) fn spread(
+    bound: &Ingest<'_>,
+    rows: usize,
+    named: Option<u32>,
+    partitions: NonZeroU32,
+    sticky: u32,
+) -> Result<BTreeMap<u32, Rows>, Status> {
+    if let Some(number) = named {
+        let all = bound.all(number).map_err(not_taken)?;
+        return Ok(BTreeMap::from([(number, all)]));
+    }
+    if rows > MAX_ROWS {
+        return Err(invalid(format!(
+            "a record batch without a partition has at most {MAX_ROWS} rows; this one has {rows}: send smaller ones"
+        )));
+    }
+    bound.spread(partitions, sticky).map_err(not_taken)
+}
+
+/// A partition of a stream by number, when it takes rows.
+///
+/// # Errors
+/// `NOT_FOUND`, `FAILED_PRECONDITION`, UNAVAILABLE.
+pub(super) fn lane(
+    shared: &SharedRef,
+    stream: &StreamView,
+    number: u32,
+    incarnation: Option<u64>,
+) -> Result<Lane, Status> {
+    let view = resolve::partition(stream, number)?;
+    let what = resolve::label(stream, number);
+    if view.readonly {
+        let message = format!("{what} is read-only");
+        return Err(refuse(
+            Code::FailedPrecondition,
+            ErrorCode::Readonly,
+            message,
+            json!({}),
+        ));
+    }
+    let partition = resolve::handle(shared, stream, view, incarnation)?;
+    if !partition.is_leading() {
+        return Err(append_failed(&what, &AppendError::NotLeader));
+    }
+    Ok(Lane { partition, what })
 }
 
 /// Refuses what only means something for one partition where the request names none of several.
@@ -232,7 +270,8 @@ fn seal(
     Ok(sealed)
 }
 
-fn not_taken(error: IngestError) -> Status {
+/// A row that cannot be stored.
+pub(super) fn not_taken(error: IngestError) -> Status {
     match error {
         IngestError::Record {
             cause: BuildError::TooLarge { bytes, limit },

@@ -7,6 +7,7 @@ use super::intake::Intake;
 use super::place::{Lane, Part, Place};
 use super::refusal::{append_failed, denied, internal, invalid, refuse};
 use super::request::{PutCommand, parse};
+use super::stage::StageTarget;
 use super::{resolve, threads};
 use crate::access::{Action, Permit};
 use crate::context::SharedRef;
@@ -60,9 +61,13 @@ pub async fn respond(
     let command = command(first.flight_descriptor.as_ref())?;
     let names = (command.namespace.as_str(), command.stream.as_str());
     let permit = resolve::permit(shared, peer, Action::Publish, names)?;
+    let messages = stream::once(async { Ok(first) }).chain(messages);
+    if let Some(staged) = command.stage {
+        let target = StageTarget::open(shared, peer, &command, &staged, permit).await?;
+        return Ok(target.results(messages).boxed());
+    }
     let target = Target::open(shared, &command, permit)?;
     let (sender, receiver) = mpsc::channel(MAX_RESULTS);
-    let messages = stream::once(async { Ok(first) }).chain(messages);
     let pump = tokio::spawn(pump(target, messages, sender.clone()));
     tokio::spawn(async move {
         if let Err(error) = pump.await {
@@ -81,11 +86,7 @@ fn command(descriptor: Option<&FlightDescriptor>) -> Result<PutCommand, Status> 
     let descriptor = descriptor.ok_or_else(missing)?;
     if descriptor.r#type() == DescriptorType::Cmd {
         let command: PutCommand = parse("put command", &descriptor.cmd)?;
-        if command.producer.is_some_and(|producer| producer.id == 0) {
-            return Err(invalid(
-                "producer id 0 stands for none: choose another".to_owned(),
-            ));
-        }
+        command.check()?;
         return Ok(command);
     }
     let selection = super::info::selection(descriptor)?;
@@ -96,6 +97,7 @@ fn command(descriptor: Option<&FlightDescriptor>) -> Result<PutCommand, Status> 
         incarnation: None,
         producer: None,
         nats_copy: false,
+        stage: None,
     })
 }
 
@@ -133,13 +135,7 @@ async fn pump(
     messages: impl Stream<Item = Result<FlightData, Status>> + Send + 'static,
     results: mpsc::Sender<Pending>,
 ) {
-    let mut intake = Intake::default();
-    let checked = messages.map(move |message| {
-        let message = message?;
-        intake.check(&message)?;
-        Ok::<_, Status>(message)
-    });
-    let mut decoder = FlightDataDecoder::new(checked.map_err(FlightError::from));
+    let mut decoder = decoder(messages);
     while let Some(decoded) = decoder.next().await {
         let appended = match decoded {
             Ok(decoded) => match decoded.payload {
@@ -159,7 +155,20 @@ async fn pump(
     }
 }
 
-fn decode_failed(error: FlightError) -> Status {
+/// Decodes messages that were checked.
+pub(super) fn decoder(
+    messages: impl Stream<Item = Result<FlightData, Status>> + Send + 'static,
+) -> FlightDataDecoder {
+    let mut intake = Intake::default();
+    let checked = messages.map(move |message| {
+        let message = message?;
+        intake.check(&message)?;
+        Ok::<_, Status>(message)
+    });
+    FlightDataDecoder::new(checked.map_err(FlightError::from))
+}
+
+pub(super) fn decode_failed(error: FlightError) -> Status {
     match error {
         FlightError::Tonic(status) => *status,
         error => invalid(format!("a message could not be decoded: {error}")),

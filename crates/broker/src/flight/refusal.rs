@@ -4,6 +4,7 @@
 //! client need not read sentences. Several Arrow clients keep details to themselves: the sentence ends with the code too.
 use crate::access::Denied;
 use crate::partition::{AppendError, EndReason, damage_sentence};
+use crate::stage::StageError;
 use bascule_log::integrity::Damage;
 use bascule_log::{ReadError, SequenceError};
 use bascule_record::DamageError;
@@ -150,6 +151,20 @@ pub fn ended(what: &str, reason: EndReason) -> Status {
             json!({}),
         ),
     }
+}
+
+/// Rows that were not staged.
+pub fn staging_failed(error: &StageError) -> Status {
+    let code = error.code();
+    let grpc = match code {
+        ErrorCode::InvalidArgument => Code::InvalidArgument,
+        ErrorCode::SinkNotFound | ErrorCode::StreamNotFound => Code::NotFound,
+        ErrorCode::SinkNotOwned => Code::PermissionDenied,
+        ErrorCode::SinkQuota | ErrorCode::DiskFull | ErrorCode::Busy => Code::ResourceExhausted,
+        ErrorCode::Unavailable | ErrorCode::StageFailed => Code::Unavailable,
+        _ => Code::FailedPrecondition,
+    };
+    refuse(grpc, code, error.to_string(), error.details())
 }
 
 /// A failed append to `what`.

@@ -4,6 +4,8 @@
 use super::refusal::invalid;
 use super::sql;
 use crate::names::DEFAULT_NAMESPACE;
+use crate::stage::{Attempt, PieceId, Token};
+use bascule_record::Producer;
 use serde::de::{self, Deserializer};
 use serde::ser::{SerializeMap, Serializer};
 use serde::{Deserialize, Serialize};
@@ -131,6 +133,100 @@ pub struct PutCommand {
     /// Whether copies go out on NATS.
     #[serde(default)]
     pub nats_copy: bool,
+    /// Rows are staged for a sink, not appended.
+    #[serde(default)]
+    pub stage: Option<StageCommand>,
+}
+
+/// Whose rows a call stages.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct StageCommand {
+    /// Id of the sink's record.
+    pub sink: u64,
+    /// Generation of the sink.
+    pub generation: u64,
+    /// Spark's batch id.
+    pub epoch: u64,
+    /// Token of the attempt to write the epoch.
+    pub token: Token,
+    /// Task partition.
+    pub task: u32,
+    /// Attempt of the task, another for each call.
+    pub attempt: u64,
+}
+
+/// Most tasks of an epoch.
+const MAX_TASKS: u32 = 10_000;
+/// Highest epoch.
+const MAX_EPOCH: u64 = i64::MAX as u64;
+
+impl PutCommand {
+    /// Refuses values and keys that contradict each other.
+    ///
+    /// # Errors
+    /// `INVALID_ARGUMENT`.
+    pub fn check(&self) -> Result<(), Status> {
+        match self.producer.map(|producer| producer.id) {
+            Some(0) => {
+                return Err(invalid(
+                    "producer id 0 stands for none: choose another".to_owned(),
+                ));
+            }
+            Some(id) if id >= Producer::FIRST_SINK_ID => {
+                return Err(invalid(format!(
+                    "producer id {id} is not below 2^63: higher ones are those of sinks"
+                )));
+            }
+            _ => {}
+        }
+        let Some(stage) = &self.stage else {
+            return Ok(());
+        };
+        if self.producer.is_some() || self.nats_copy {
+            return Err(invalid(
+                "stage goes with neither producer nor nats_copy".to_owned(),
+            ));
+        }
+        stage.check()
+    }
+}
+
+impl StageCommand {
+    fn check(&self) -> Result<(), Status> {
+        let bounds = [
+            ("task", u64::from(self.task), u64::from(MAX_TASKS - 1)),
+            ("epoch", self.epoch, MAX_EPOCH),
+            ("sink", self.sink, self.generation),
+        ];
+        for (name, value, most) in bounds {
+            if value > most {
+                let remedy = match name {
+                    "task" => "; write the epoch with fewer partitions",
+                    "sink" => ", the generation: a sink is no older than its record",
+                    _ => "",
+                };
+                return Err(invalid(format!(
+                    "stage.{name} is {value}, and at most {most}{remedy}"
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    /// The piece that the call makes in each partition.
+    pub fn piece(&self) -> PieceId {
+        PieceId {
+            sink: self.sink,
+            attempt: Attempt {
+                generation: self.generation,
+                epoch: self.epoch,
+                token: self.token,
+            },
+            task: self.task,
+            task_attempt: self.attempt,
+        }
+    }
 }
 
 /// Identity and first sequence of an idempotent producer.

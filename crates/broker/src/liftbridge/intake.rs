@@ -1,6 +1,7 @@
 //! Messages of a PublishAsync call on their way in: framing, checks, and groups by partition.
 use super::acks::put_refusal;
 use super::frames::FrameReader;
+use super::publish::check_producer;
 use super::refusal::Refusal;
 use super::resume::resume;
 use super::route::{AckContext, Destination, Routes, split};
@@ -152,6 +153,7 @@ impl Intake {
         let begun = view.begun_batch().ok_or_else(|| {
             Status::invalid_argument("producerBatch is not 20 bytes that say one")
         })?;
+        begun.map_or(Ok(()), |begun| check_producer(begun.producer))?;
         let batch = match (&mut self.batch, begun) {
             (None, None) => {
                 self.place(view, length);

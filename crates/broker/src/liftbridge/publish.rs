@@ -9,6 +9,7 @@ use super::to_subject::check_subject;
 use crate::access::Action;
 use crate::context::SharedRef;
 use crate::partition::{Append, AppendError, Committed, Payload, RejectReason};
+use bascule_record::Producer;
 use bascule_wire::envelope::{self, MessageType};
 use bascule_wire::liftbridge::acks::AckFields;
 use bascule_wire::liftbridge::messages::{AckError, AckPolicy};
@@ -48,6 +49,7 @@ pub(super) async fn publish(shared: &SharedRef, call: &Call, body: Body) -> Resu
             ));
         }
     };
+    producer.map_or(Ok(()), check_producer)?;
     let destination = open_destination(shared, call, &view).await?;
 
     let (inbox, number, counted) = (view.ack_inbox.clone(), view.partition, destination.clone());
@@ -217,4 +219,15 @@ fn rejected_fields<'a>(
         ack_error: ack_error as i32,
         ..committed_fields(ack, committed, 0, ack_inbox)
     }
+}
+
+/// Ids from 2^63 on are those of sinks.
+pub(super) fn check_producer(producer: Producer) -> Result<(), Status> {
+    if producer.id < Producer::FIRST_SINK_ID {
+        return Ok(());
+    }
+    Err(Status::invalid_argument(format!(
+        "producer id {} is not below 2^63: higher ones are those of sinks",
+        producer.id
+    )))
 }

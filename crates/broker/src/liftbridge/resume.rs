@@ -1,16 +1,12 @@
-//! Resuming a paused partition on behalf of a publisher or a subscriber (liftbridge §3.3): the control plane decides
-//! and answers when the partition is open again.
+//! Resuming a paused partition on behalf of a publisher or a subscriber (liftbridge §3.3), and how a failure is reported.
 use super::refusal::Refusal;
 use crate::context::Shared;
-use crate::events::Caller;
 use crate::grpc_status::Coded;
+use crate::names::DEFAULT_NAMESPACE;
 use bascule_wire::ErrorCode;
-use bytes::Bytes;
 use std::time::Duration;
 use tonic::Status;
 
-/// How long a resume may take when the caller set no deadline.
-const TIMEOUT: Duration = Duration::from_secs(5);
 /// What the texts of failed metadata writes begin with.
 const PREFIX: &str = "Failed to resume stream: ";
 
@@ -30,18 +26,10 @@ pub(super) async fn resume(
     remaining: Option<Duration>,
 ) -> Result<(), NotResumed> {
     let stream = String::from_utf8_lossy(stream);
-    let request = serde_json::json!({"stream": stream, "partition": number}).to_string();
-    let left = Some(remaining.unwrap_or(TIMEOUT));
-    let answer = shared.events.request(
-        "liftbridge/ResumePartition",
-        Bytes::from(request),
-        Caller::default(),
-        left,
-    );
-    match answer.await {
-        Ok(_) => Ok(()),
-        Err(refused) => Err(NotResumed(refused.into_status())),
-    }
+    let resumed = crate::resume::resume(shared, (DEFAULT_NAMESPACE, &stream), number, remaining);
+    resumed
+        .await
+        .map_err(|refused| NotResumed(refused.into_status()))
 }
 
 impl NotResumed {

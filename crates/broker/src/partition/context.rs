@@ -38,6 +38,7 @@ impl PartitionContext {
         masters: Masters,
         observer: Arc<dyn CommitObserver>,
     ) -> Self {
+        let stage = Arc::new(Stage::new(events.clone()));
         let inflight = limits.inflight_bytes.min(Semaphore::MAX_PERMITS);
         Self {
             limits,
@@ -48,7 +49,7 @@ impl PartitionContext {
             space: Space::default(),
             inflight: Arc::new(Semaphore::new(inflight)),
             message_ids: IdBudget::new(limits.nats_message_id_bytes),
-            stage: Arc::default(),
+            stage,
         }
     }
 }

@@ -99,6 +99,8 @@ pub struct PartitionStatus {
     pub subscribers: u64,
     /// Messages from NATS in this life that were not stored.
     pub nats_dropped: u64,
+    /// What of sinks needs it open: staged pieces, calls that stage, epochs to be linked.
+    pub held: u64,
 }
 
 /// A reader of [`Partition::subscribe`].
@@ -332,6 +334,7 @@ impl Partition {
             last_received: self.0.last_received.load(Ordering::Relaxed),
             subscribers: self.0.subscribers.load(Ordering::Acquire) as u64,
             nats_dropped: self.0.nats_dropped.load(Ordering::Relaxed),
+            held: self.0.context.stage.held(self.0.identity.incarnation),
         }
     }
 

@@ -5,16 +5,27 @@
 //! * [`Stage`]: the pieces of this broker. A piece is a file in `partitions/<incarnation>/stage/`
 //!   (`specs/formats/stage.md`) that is never changed once it has its name. Only the table makes pieces void, and only void
 //!   pieces are deleted.
+//! * [`StageCall`]: one task attempt's rows for one stream, until they are sealed.
 //!
 //! A failure to write a piece fails its call, never a partition. Nothing of this is in the write-ahead log.
+mod call;
+mod confirm;
+mod error;
 mod file;
 mod format;
+mod index;
 mod numbers;
 mod piece;
 pub mod rules;
 mod store;
 mod table;
+#[cfg(test)]
+mod tests;
+mod writer;
 
+pub use call::{SealedPiece, StageCall, TakeError};
+pub use confirm::{Claim, ConfirmRequest, Confirmation, Missing, StagedAttempt};
+pub use error::StageError;
 pub use file::{PieceBatches, PieceFault, PieceFile};
 pub use format::{Contents, FormatError};
 pub use numbers::{Digest, NotHexadecimal, Token};

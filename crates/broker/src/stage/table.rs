@@ -203,3 +203,54 @@ fn decided(sinks: &HashMap<u64, Arc<Sink>>) -> BTreeMap<u64, Vec<u64>> {
     decided.values_mut().for_each(|ids| ids.sort_unstable());
     decided
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ROW: &str = r#"{"id": 3, "name": "default/orders", "owner": "", "generation": 9, "last_epoch": 4,
+        "producer": 9223372036854775811, "quota_bytes": 0,
+        "expired": [{"generation": 9, "epoch": 5, "token": "000000000000000000000000000000ff"}],
+        "link": {"generation": 8, "epoch": 4, "token": "00000000000000000000000000000001", "ordinal": 1,
+            "winners": [64], "targets": [{"incarnation": 65536, "rows": 2,
+                "digest": "00000000000000000000000000000002", "from_offset": 7}]}}"#;
+
+    fn changes(text: &str) -> SinkChanges {
+        serde_json::from_str(text).unwrap()
+    }
+
+    #[test]
+    fn the_document_of_the_seam_is_read_and_unknown_keys_are_refused() {
+        let first = format!(r#"{{"sinks": [{ROW}], "removed": [], "complete": true}}"#);
+        let table = SinkTable::default().changed(9, changes(&first)).unwrap();
+        let sink = table.sink(3).unwrap();
+        assert_eq!(sink.expired[0].token, Token(255));
+        assert_eq!(sink.producer, (1 << 63) + 3);
+        let (_, link, target) = table.decided(65_536).next().unwrap();
+        assert_eq!(
+            (link.ordinal, target.digest, table.hold(65_536)),
+            (1, Digest(2), Some(7))
+        );
+        let text = ROW.replace("\"owner\"", "\"ower\"");
+        let error = serde_json::from_str::<Sink>(&text).unwrap_err().to_string();
+        assert!(error.contains("ower"), "{error}");
+    }
+
+    #[test]
+    fn versions_ascend_and_what_is_removed_is_gone() {
+        let first = changes(&format!(
+            r#"{{"sinks": [{ROW}], "removed": [], "complete": true}}"#
+        ));
+        let table = SinkTable::default().changed(0, first.clone()).unwrap();
+        let stale = StaleVersion {
+            version: 0,
+            known: 0,
+        };
+        assert_eq!(table.changed(0, first).map(drop), Err(stale));
+        let table = table
+            .changed(1, changes(r#"{"sinks": [], "removed": [3]}"#))
+            .unwrap();
+        assert!(table.is_complete() && table.sink(3).is_none());
+        assert_eq!((table.version(), table.hold(65_536)), (1, None));
+    }
+}

@@ -56,7 +56,7 @@ class _Session:
             self._epoch, self._next = self._epoch + 1, 0
 
     def _start(self) -> None:
-        self._id = secrets.randbits(63) + 1
+        self._id = secrets.randbelow((1 << 63) - 1) + 1
         self._epoch = self._next = 0
 
 

@@ -102,13 +102,13 @@ class StreamMethods:
         return serialize(_SetStreamReadonlyResponse())
 
     async def resume_partition(self, request: AdminRequest) -> bytes:
-        """Resume on behalf of a publisher or a subscriber: `{"stream": …, "partition": …}`; an empty answer when what
-        had to be resumed is open. The status is the one that a unary Publish ends with.
+        """Resume on behalf of a writer or a reader: `{"namespace": …, "stream": …, "partition": …}`; an empty answer
+        when what had to be resumed is open. The status is the one that a unary Publish ends with.
         """
         asked: dict[str, Any] = json.loads(request.body)
         name, partition = asked["stream"], asked["partition"]
         try:
-            await self._controller.resume_partition(DEFAULT_NAMESPACE, name, partition, request.timeout_s)
+            await self._controller.resume_partition(asked["namespace"], name, partition, request.timeout_s)
         except RejectedError as rejection:
             if rejection.rejection.code is RejectionCode.STREAM_NOT_FOUND:
                 raise StatusError(Status.NOT_FOUND, f"No such stream: {name}", "stream_not_found") from rejection

@@ -1,0 +1,262 @@
+//! `DoPut` with `stage`: rows become pieces of an epoch of a sink, which no reader sees until it is published.
+//!
+//! A task per call decodes record batches and has them written on a blocking thread, one after the other. Nothing is answered
+//! before all rows were sent and every piece is sealed; a call that ends earlier leaves nothing.
+use super::place::{lane, not_taken, spread, stream};
+use super::put::{decode_failed, decoder};
+use super::refusal::{denied, internal, invalid, refuse, staging_failed};
+use super::request::{PutCommand, StageCommand};
+use super::{resolve, threads};
+use crate::access::Permit;
+use crate::context::SharedRef;
+use crate::partition::Partition;
+use crate::resume::resume;
+use crate::stage::{SealedPiece, StageCall, StageError, TakeError};
+use crate::tls::Peer;
+use crate::view::StreamView;
+use arrow_array::RecordBatch;
+use arrow_flight::decode::DecodedPayload;
+use arrow_flight::{FlightData, PutResult};
+use bascule_wire::ErrorCode;
+use bascule_wire::flight::ingest::Ingest;
+use bytes::Bytes;
+use futures_util::stream::{self as streams, Stream, StreamExt};
+use serde_json::json;
+use std::collections::HashMap;
+use std::num::NonZeroU32;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::{Instant, timeout, timeout_at};
+use tonic::{Code, Status};
+
+/// How long a call may send nothing.
+const SILENCE: Duration = Duration::from_mins(1);
+/// How long a call may last: the time after which an attempt that nobody works on expires.
+const LIFETIME: Duration = Duration::from_hours(1);
+/// How often a partition is resumed that somebody pauses meanwhile.
+const RESUMES: usize = 3;
+
+/// A call that stages.
+pub struct StageTarget {
+    shared: SharedRef,
+    permit: Permit,
+    stream: Arc<StreamView>,
+    incarnation: Option<u64>,
+    rule: Rule,
+    call: StageCall,
+}
+
+/// Where rows go.
+#[derive(Clone, Copy)]
+struct Rule {
+    /// The partition that the request names.
+    named: Option<u32>,
+    partitions: NonZeroU32,
+    /// Where rows without a key go.
+    keyless: u32,
+}
+
+/// What became of a record batch.
+enum Step {
+    Taken,
+    /// It has rows for partitions that the call has not seen yet.
+    Needs(Vec<u32>, RecordBatch),
+}
+
+impl StageTarget {
+    /// Lets a call in.
+    ///
+    /// # Errors
+    /// `INVALID_ARGUMENT`, `NOT_FOUND`, `FAILED_PRECONDITION`, `PERMISSION_DENIED`, `RESOURCE_EXHAUSTED`, UNAVAILABLE.
+    pub async fn open(
+        shared: &SharedRef,
+        peer: &Peer,
+        command: &PutCommand,
+        staged: &StageCommand,
+        permit: Permit,
+    ) -> Result<Self, Status> {
+        let (stream, partitions) = stream(shared, command)?;
+        if let Some(number) = command.partition {
+            resolve::partition(&stream, number)?;
+        }
+        let client = peer.identity.as_deref().unwrap_or_default();
+        let stage = &shared.partitions.stage;
+        let call = stage.begin(staged.piece(), &stream, client).await;
+        let call = call.map_err(|error| staging_failed(&error))?;
+        Ok(Self {
+            shared: shared.clone(),
+            permit,
+            stream,
+            incarnation: command.incarnation,
+            rule: Rule {
+                named: command.partition,
+                partitions,
+                keyless: staged.task % partitions.get(),
+            },
+            call,
+        })
+    }
+
+    /// Takes all rows, then answers.
+    pub fn results(
+        self,
+        messages: impl Stream<Item = Result<FlightData, Status>> + Send + 'static,
+    ) -> impl Stream<Item = Result<PutResult, Status>> + Send {
+        // In a task of its own: damaged Arrow messages may make the decoder panic.
+        let staging = tokio::spawn(self.run(messages));
+        streams::once(async move {
+            let staged = staging.await;
+            let panicked = |error| invalid(format!("a record batch could not be decoded: {error}"));
+            staged.map_err(panicked).flatten()
+        })
+        .flat_map(|staged| {
+            streams::iter(match staged {
+                Ok(pieces) => pieces.iter().map(|piece| Ok(answer(piece))).collect(),
+                Err(status) => vec![Err(status)],
+            })
+        })
+    }
+
+    async fn run(
+        mut self,
+        messages: impl Stream<Item = Result<FlightData, Status>> + Send + 'static,
+    ) -> Result<Vec<SealedPiece>, Status> {
+        let until = Instant::now() + LIFETIME;
+        let mut decoder = decoder(messages);
+        loop {
+            let next = timeout_at(until, timeout(SILENCE, decoder.next())).await;
+            let decoded = match next {
+                Ok(Ok(Some(decoded))) => decoded.map_err(decode_failed)?,
+                Ok(Ok(None)) => break,
+                Ok(Err(_)) => return Err(too_slow("sent nothing for", SILENCE)),
+                Err(_) => return Err(too_slow("lasted", LIFETIME)),
+            };
+            if let DecodedPayload::RecordBatch(batch) = decoded.payload {
+                self = self.stage(batch).await?;
+            }
+        }
+        let sealed = threads::run(move || self.call.seal()).await;
+        let sealed =
+            sealed.map_err(|lost| internal(format!("staged rows were not sealed: {lost}")))?;
+        sealed.map_err(|error| staging_failed(&error))
+    }
+
+    /// Takes the rows of one record batch.
+    async fn stage(mut self, batch: RecordBatch) -> Result<Self, Status> {
+        let allowed = self.permit.renew(&self.shared.access);
+        allowed.map_err(|refusal| denied(&refusal))?;
+        let shared = &self.shared.partitions;
+        if shared.stage.is_full(&shared.space) {
+            return Err(staging_failed(&StageError::Full));
+        }
+        let mut lanes = HashMap::new();
+        let mut batch = batch;
+        loop {
+            let (call, rule, stream) = (self.call, self.rule, self.stream.clone());
+            let known = lanes.clone();
+            let taken = threads::run(move || take(call, &stream, rule, batch, &known)).await;
+            let taken = taken.map_err(|lost| internal(format!("rows were not staged: {lost}")))?;
+            let step;
+            (self.call, step) = taken?;
+            match step {
+                Step::Taken => return Ok(self),
+                Step::Needs(numbers, again) => {
+                    for number in numbers {
+                        lanes.insert(number, self.lane(number).await?);
+                    }
+                    batch = again;
+                }
+            }
+        }
+    }
+
+    /// A partition that takes rows; resumed when it is paused.
+    async fn lane(&self, number: u32) -> Result<Partition, Status> {
+        let (namespace, name) = (self.stream.namespace.as_str(), self.stream.name.as_str());
+        let mut resumes = 0;
+        loop {
+            let stream = resolve::stream(&self.shared.view.load(), namespace, name)?;
+            let before = resolve::partition(&self.stream, number)?.incarnation;
+            let expected = self.incarnation.unwrap_or(before);
+            let paused = resolve::partition(&stream, number)?;
+            if !(paused.paused && paused.handle.is_none()) || resumes == RESUMES {
+                let lane = lane(&self.shared, &stream, number, Some(expected));
+                return lane.map(|lane| lane.partition);
+            }
+            let resumed = resume(&self.shared, (namespace, name), number as i32, None).await;
+            resumed.map_err(|refused| {
+                let what = resolve::label(&self.stream, number);
+                refuse(
+                    Code::Unavailable,
+                    ErrorCode::Unavailable,
+                    format!("{what} is paused and was not resumed: {}", refused.message),
+                    json!({}),
+                )
+            })?;
+            resumes += 1;
+        }
+    }
+}
+
+/// Takes the rows of a record batch, unless partitions have to be opened for them first.
+#[allow(clippy::needless_pass_by_value)] // what the thread owns
+fn take(
+    mut call: StageCall,
+    stream: &StreamView,
+    rule: Rule,
+    batch: RecordBatch,
+    lanes: &HashMap<u32, Partition>,
+) -> Result<(StageCall, Step), Status> {
+    if batch.num_rows() == 0 {
+        return Ok((call, Step::Taken));
+    }
+    let bound = Ingest::bind(&batch, &stream.name).map_err(not_taken)?;
+    let parts = spread(
+        &bound,
+        batch.num_rows(),
+        rule.named,
+        rule.partitions,
+        rule.keyless,
+    )?;
+    let lane = |number: &u32| {
+        call.partition(*number)
+            .or_else(|| lanes.get(number))
+            .cloned()
+    };
+    let found: Vec<_> = parts.keys().map(lane).collect();
+    let new: Vec<_> = parts
+        .keys()
+        .zip(&found)
+        .filter_map(|(number, lane)| lane.is_none().then_some(*number))
+        .collect();
+    if !new.is_empty() {
+        drop(bound);
+        return Ok((call, Step::Needs(new, batch)));
+    }
+    for (lane, rows) in found.iter().flatten().zip(parts.values()) {
+        call.take(lane, &bound, rows).map_err(|error| match error {
+            TakeError::Row(error) => not_taken(error),
+            TakeError::Stage(error) => staging_failed(&error),
+        })?;
+    }
+    call.settle().map_err(|error| staging_failed(&error))?;
+    Ok((call, Step::Taken))
+}
+
+fn answer(piece: &SealedPiece) -> PutResult {
+    let answer = json!({"partition": piece.partition, "incarnation": piece.incarnation, "rows": piece.rows,
+        "digest": piece.digest, "bytes": piece.bytes});
+    PutResult {
+        app_metadata: Bytes::from(answer.to_string()),
+    }
+}
+
+fn too_slow(what: &str, limit: Duration) -> Status {
+    let seconds = limit.as_secs();
+    refuse(
+        Code::DeadlineExceeded,
+        ErrorCode::DeadlineExceeded,
+        format!("the call {what} {seconds} s: nothing of it is staged"),
+        json!({"limit_s": seconds}),
+    )
+}
