@@ -281,8 +281,8 @@ class Engine:
     def statistics(self) -> bytes:
         """JSON of counters and gauges, names as in specs/metrics.toml."""
 
-def row_digest(batches: bytes, stream: str) -> tuple[int, bytes]:
-    """(rows, 16 bytes) of an Arrow IPC stream, plain or LZ4, whose columns are those of DoPut: the digest of
+def row_digest(batches: object, stream: str) -> tuple[int, bytes]:
+    """(rows, 16 bytes) of an Arrow IPC stream (bytes-like; plain or LZ4), whose columns are those of DoPut: the digest of
     `specs/formats/stage.md`, little-endian. Digests of several calls are added modulo 2^128.
 
     Raises:

@@ -165,3 +165,57 @@ def test_a_read_only_partition_refuses_batches_with_a_row_for_it_and_gets_no_tur
     assert stored(client, stream) == [[]] * PARTITIONS
     chosen = {put(broker, {"stream": stream}, rows([b"a"]))[0]["partition"] for _ in range(PARTITIONS)}
     assert chosen == {0, 2}
+
+
+def test_a_repeated_call_of_a_producer_stores_nothing_twice(
+    broker: testing.TestBroker, client: Client, stream: str
+) -> None:
+    batches = [rows([b"%d" % i]) for i in range(7)]
+    command = {"stream": stream, "partition": 0, "producer": {"id": (1 << 63) - 1, "base_sequence": 0}}
+    first = put(broker, command, *batches)
+    # Five batches are known.
+    tail = {**command, "producer": {"id": (1 << 63) - 1, "base_sequence": 2}}
+    again = put(broker, tail, *batches[2:])
+    assert [(a["base_offset"], a["duplicate"]) for a in again] == [(offset, True) for offset in range(2, 7)]
+    with pytest.raises((flight.FlightError, pa.ArrowException), match=r"7 is next \[sequence_gap\]"):
+        put(broker, command, *batches)
+    assert [a["base_offset"] for a in first] == list(range(7))
+    assert stored(client, stream)[0] == [b"%d" % i for i in range(7)]
+
+
+@pytest.mark.parametrize("producer", [0, 1 << 63, (1 << 64) - 1])
+def test_ids_of_sinks_are_refused_from_clients(broker: testing.TestBroker, stream: str, producer: int) -> None:
+    command = {"stream": stream, "partition": 0, "producer": {"id": producer, "base_sequence": 0}}
+    with pytest.raises((flight.FlightError, pa.ArrowException), match="invalid_argument"):
+        put(broker, command, rows([b"a"]))
+
+
+def test_what_is_read_can_be_written_again(broker: testing.TestBroker, client: Client, stream: str) -> None:
+    header = pa.struct([("key", pa.binary()), ("value", pa.binary()), ("key_kind", pa.int32())])
+    written = pa.RecordBatch.from_pydict(
+        {
+            "value": pa.array([b"a", None, b""], pa.binary()),
+            "key": pa.array([b"k", None, b"l"], pa.binary()),
+            "headers": pa.array([[(b"\xff", b"1", 1), (None, b"2", None)], [], [(b"text", None, 2)]], pa.list_(header)),
+            "reply": pa.array(["r.1", None, None]),
+            "id": pa.array([bytes(range(16)), None, bytes(16)], pa.binary(16)),
+            "origin_time": pa.array([1_700_000_000_000_000, None, -1], pa.timestamp("us", "UTC")),
+        }
+    )
+    put(broker, {"stream": stream, "partition": 0}, written)
+    columns = ["subject", "key", "value", "stream", "headers", "reply", "id", "origin_time"]
+
+    def read(partition: int) -> pa.Table:
+        ticket = {"stream": stream, "partition": partition, "columns": columns}
+        with flight.FlightClient(f"grpc://{broker.address}") as connection:
+            return connection.do_get(flight.Ticket(json.dumps(ticket))).read_all()
+
+    once = read(0)
+    put(broker, {"stream": stream, "partition": 1}, *once.to_batches())
+    assert read(1) == once
+    row = once.to_pylist()[0]
+    assert (row["reply"], row["id"], row["headers"]) == (
+        "r.1",
+        bytes(range(16)),
+        [{"key": None, "value": b"1"}, {"key": None, "value": b"2"}],
+    )

@@ -1,5 +1,6 @@
 //! The sink table, and what is staged (`crate::stage`).
 use super::{Engine, EngineError};
+use crate::partition::Partition;
 use crate::resume::resume;
 use crate::stage::{ConfirmRequest, Confirmation, SinkChanges, StagedAttempt};
 use bascule_wire::ErrorCode;
@@ -31,7 +32,7 @@ impl Engine {
             }
             let partition = self.partition(incarnation);
             partition
-                .filter(|partition| partition.is_leading())
+                .filter(Partition::is_leading)
                 .map(|partition| partition.reader().log_end())
                 .ok_or_else(|| "the partition is not open on this broker".to_owned())
         };

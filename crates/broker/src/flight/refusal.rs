@@ -182,10 +182,16 @@ pub fn append_failed(what: &str, error: &AppendError) -> Status {
         | AppendError::Encryption(_)
         | AppendError::Sequence(_) => Code::FailedPrecondition,
     };
+    let details = match error {
+        AppendError::Sequence(SequenceError::Gap { expected, got }) => {
+            json!({"expected": expected, "got": got})
+        }
+        _ => json!({}),
+    };
     refuse(
         grpc,
         error.code(),
         format!("append to {what} failed: {error}"),
-        json!({}),
+        details,
     )
 }

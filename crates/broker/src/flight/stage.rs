@@ -26,6 +26,7 @@ use std::collections::HashMap;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout, timeout_at};
 use tonic::{Code, Status};
 
@@ -102,12 +103,17 @@ impl StageTarget {
         self,
         messages: impl Stream<Item = Result<FlightData, Status>> + Send + 'static,
     ) -> impl Stream<Item = Result<PutResult, Status>> + Send {
-        // In a task of its own: damaged Arrow messages may make the decoder panic.
-        let staging = tokio::spawn(self.run(messages));
+        // In a task of its own: damaged Arrow messages may make the decoder panic. It ends when the caller goes away.
+        let mut staging = JoinSet::new();
+        staging.spawn(self.run(messages));
         streams::once(async move {
-            let staged = staging.await;
-            let panicked = |error| invalid(format!("a record batch could not be decoded: {error}"));
-            staged.map_err(panicked).flatten()
+            match staging.join_next().await {
+                Some(Ok(staged)) => staged,
+                Some(Err(error)) => Err(invalid(format!(
+                    "a record batch could not be decoded: {error}"
+                ))),
+                None => Err(internal("the call was not begun".to_owned())),
+            }
         })
         .flat_map(|staged| {
             streams::iter(match staged {

@@ -1,30 +1,4 @@
-//! First and last bytes of a piece file. The same tables stand in `specs/formats/stage.md`. All integers little-endian.
-//!
-//! | Offset | Type | Header |
-//! |---|---|---|
-//! | 0 | 4 bytes | magic `BSPC` |
-//! | 4 | u32 | format version, 1 |
-//! | 8 | u64 | incarnation of the partition |
-//! | 16 | u32 | partition number |
-//! | 20 | u32 | task |
-//! | 24 | u64 | id of the sink's record |
-//! | 32 | u64 | generation |
-//! | 40 | u64 | epoch |
-//! | 48 | u128 | token |
-//! | 64 | u64 | attempt of the task |
-//! | 72 | 52 bytes | reserved: written as 0, refused otherwise |
-//! | 124 | u32 | CRC-32C of bytes 0–123 |
-//!
-//! | Offset | Type | Footer |
-//! |---|---|---|
-//! | 0 | 4 bytes | magic `BSPF` |
-//! | 4 | u32 | batches |
-//! | 8 | u64 | rows |
-//! | 16 | u64 | bytes of the batches |
-//! | 24 | u128 | row digest |
-//! | 40 | u32 | CRC-32C of the batches, in order |
-//! | 44 | 16 bytes | reserved: written as 0, refused otherwise |
-//! | 60 | u32 | CRC-32C of bytes 0–59 |
+//! First and last bytes of a piece file; the tables are in `specs/formats/stage.md`.
 use super::numbers::{Digest, Token};
 use super::piece::PieceId;
 use super::table::Attempt;

@@ -200,7 +200,9 @@ fn decided(sinks: &HashMap<u64, Arc<Sink>>) -> BTreeMap<u64, Vec<u64>> {
             decided.entry(target.incarnation).or_default().push(sink.id);
         }
     }
-    decided.values_mut().for_each(|ids| ids.sort_unstable());
+    for ids in decided.values_mut() {
+        ids.sort_unstable();
+    }
     decided
 }
 

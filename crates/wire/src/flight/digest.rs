@@ -1,18 +1,7 @@
 //! The digest of rows: by it Spark's tasks and brokers know that they speak of the same rows.
 //!
-//! The digest is the sum, modulo 2^128, of the XXH3-128 (seed 0) of each row. It depends neither on the order of the rows
-//! nor on how they are cut into batches, and digests of parts are added. The bytes of a row, integers little-endian:
-//!
-//! | Field | Bytes |
-//! |---|---|
-//! | stream name | length u32, bytes |
-//! | key | length u32, bytes; none = length 0 |
-//! | value | length u32, bytes; null = length 2^32 − 1 |
-//! | headers | number u32; each: kind of the key u8, kind of the value u8, length u32 and bytes of the key, the same of the value |
-//! | subject | length u32, bytes; none = length 0 |
-//! | id | u128; none = 0 |
-//! | reply | length u32, bytes; none = length 0 |
-//! | origin time | i64, ns since 1970; none = −2^63 |
+//! It is the sum, modulo 2^128, of a hash of each row, so it depends neither on the order of the rows nor on how they are cut
+//! into batches, and digests of parts are added. The bytes of a row are in `specs/formats/stage.md`.
 use bascule_record::RecordRef;
 use twox_hash::XxHash3_128;
 

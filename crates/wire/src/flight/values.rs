@@ -141,35 +141,35 @@ impl<'a> Times<'a> {
     /// Ns since 1970.
     #[inline]
     pub(crate) fn at(&self, row: usize) -> Result<Option<i64>, IngestError> {
+        let column = self.name;
         let nanos = match self.unit {
-            Units::Second(column) => nanos(column, row, 1_000_000_000),
-            Units::Millisecond(column) => nanos(column, row, 1_000_000),
-            Units::Microsecond(column) => nanos(column, row, 1_000),
-            Units::Nanosecond(column) => nanos(column, row, 1),
+            Units::Second(times) => nanos(times, row, 1_000_000_000),
+            Units::Millisecond(times) => nanos(times, row, 1_000_000),
+            Units::Microsecond(times) => nanos(times, row, 1_000),
+            Units::Nanosecond(times) => nanos(times, row, 1),
         };
-        nanos.ok_or(IngestError::Time {
-            column: self.name,
-            row,
-        })
+        nanos.map_err(|OutOfRange| IngestError::Time { column, row })
     }
 }
 
-/// Ns since 1970, `Some(None)` for a null; `None` = they are too many.
+/// A time that does not fit in 64 bits of nanoseconds.
+struct OutOfRange;
+
 #[inline]
 fn nanos<T: ArrowPrimitiveType<Native = i64>>(
     column: &PrimitiveArray<T>,
     row: usize,
     unit: i64,
-) -> Option<Option<i64>> {
+) -> Result<Option<i64>, OutOfRange> {
     if column.is_null(row) {
-        return Some(None);
+        return Ok(None);
     }
     // The smallest number is how a batch says "none".
     let nanos = column
         .value(row)
         .checked_mul(unit)
         .filter(|nanos| *nanos != i64::MIN);
-    nanos.map(Some)
+    nanos.map(Some).ok_or(OutOfRange)
 }
 
 /// An integer of any width in each row; `None` = null.
