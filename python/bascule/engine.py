@@ -57,8 +57,8 @@ __all__ = [
 ]
 
 Position = tuple[int, int, int, int, int, int, int, int, int, int]
-"""(incarnation, log start, high watermark, log end, bytes, first received ns, last received ns, subscribers, messages from
-NATS that were not stored, what of sinks needs it open)."""
+"""(incarnation, log start, high watermark, log end, bytes, first received ns, last received ns, subscribers, messages
+from NATS that were not stored, what of sinks needs it open)."""
 
 
 @contextmanager
@@ -305,7 +305,7 @@ class Engine:
             self._native.publish_view(version, changes)
 
     def set_sinks(self, version: int, changes: Mapping[str, Any]) -> None:
-        """Apply changes to the sink table (`specs/formats/seam.md`): `sinks`, `removed`, and `complete` in the first call.
+        """Apply changes to the sink table (`specs/formats/seam.md`): `sinks`, `removed`, in the first call `complete`.
 
         Raises:
             UsageError: `invalid_argument`: the version does not ascend, or the changes are not such a document.

@@ -190,7 +190,7 @@ def test_ids_of_sinks_are_refused_from_clients(broker: testing.TestBroker, strea
         put(broker, command, rows([b"a"]))
 
 
-def test_what_is_read_can_be_written_again(broker: testing.TestBroker, client: Client, stream: str) -> None:
+def test_what_is_read_can_be_written_again(broker: testing.TestBroker, stream: str) -> None:
     header = pa.struct([("key", pa.binary()), ("value", pa.binary()), ("key_kind", pa.int32())])
     written = pa.RecordBatch.from_pydict(
         {

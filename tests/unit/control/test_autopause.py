@@ -62,6 +62,14 @@ def test_subscribers_count_when_the_stream_or_the_default_says_so() -> None:
         assert found.next_s == (None if pauses else 0.1)
 
 
+def test_what_a_sink_has_staged_keeps_a_partition_awake() -> None:
+    candidates = watched(state(StreamSettings(auto_pause_ms=100)), "a", AutoPauseDefaults())[:1]
+    for held, pauses in ((0, True), (1, False)):
+        at = {FIRST: status()._replace(held=held)}
+        found = due(candidates, at, {FIRST: 0}, 1_000 * MS, disable_if_subscribers=False)
+        assert (len(found.targets) == 1) is pauses
+
+
 def test_a_partition_that_is_not_open_here_is_checked_again() -> None:
     candidates = watched(state(StreamSettings(auto_pause_ms=100)), "a", AutoPauseDefaults())[:1]
     found = due(candidates, {}, {}, 1_000 * MS, disable_if_subscribers=False)

@@ -203,7 +203,7 @@ impl StageCommand {
             if value > most {
                 let remedy = match name {
                     "task" => "; write the epoch with fewer partitions",
-                    "sink" => ", the generation: a sink is no older than its record",
+                    "sink" => ", the generation: a record is not younger than its generations",
                     _ => "",
                 };
                 return Err(invalid(format!(

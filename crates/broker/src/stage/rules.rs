@@ -18,7 +18,7 @@ pub enum Admission {
 pub enum VoidReason {
     /// The record is gone.
     Gone,
-    /// The sink was opened anew.
+    /// The sink was opened again.
     Fenced {
         /// Generation of the sink now.
         generation: u64,

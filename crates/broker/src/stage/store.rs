@@ -71,7 +71,7 @@ impl Stage {
         if let Err(error) = self.scan(partitions) {
             self.warn(
                 partitions,
-                &format!("staged rows were not looked for: {error}"),
+                &format!("the folder of partitions cannot be scanned for staged rows: {error}"),
             );
         }
     }

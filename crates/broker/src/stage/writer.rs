@@ -67,7 +67,7 @@ pub(super) struct PieceWriter {
 }
 
 impl PieceWriter {
-    /// A piece of no batches, not yet on disk. `number` tells its temporary file from those of other calls.
+    /// A piece of no batches, not yet on disk. `number` makes its temporary name differ from those of other calls.
     pub fn new(folder: Folder, id: PieceId, number: u64) -> Self {
         let name = format!("{}.{number}.{TEMPORARY}", id.file_name());
         Self {
@@ -188,7 +188,7 @@ impl PieceWriter {
     }
 
     /// Removes the file under the name that it would have been sealed with. What is left after an error is not in the index,
-    /// and nobody was told of it: the table makes it void.
+    /// and no answer named it: the table makes it void.
     pub fn remove_sealed(&self) {
         let _ = fs::remove_file(self.path());
     }
