@@ -3,7 +3,7 @@
 //! It is the sum, modulo 2^128, of a hash of each row, so it depends neither on the order of the rows nor on how they are cut
 //! into batches, and digests of parts are added. The bytes of a row are in `specs/formats/stage.md`.
 use bascule_record::RecordRef;
-use twox_hash::XxHash3_128;
+use xxhash_rust::xxh3::xxh3_128;
 
 /// Length that a null value has.
 const NULL: u32 = u32::MAX;
@@ -51,7 +51,7 @@ impl RowDigest {
         row.extend_from_slice(&record.id.to_le_bytes());
         put(row, record.reply.as_bytes());
         row.extend_from_slice(&record.origin_time.unwrap_or(i64::MIN).to_le_bytes());
-        self.sum = self.sum.wrapping_add(XxHash3_128::oneshot(row));
+        self.sum = self.sum.wrapping_add(xxh3_128(row));
         self.rows += 1;
     }
 
