@@ -15,6 +15,7 @@ from urllib.request import Request, urlopen
 
 import pytest
 from bascule.errors import StateError
+from bascule.lake.epochs import Append, decide
 from bascule.lake.failpoints import VARIABLE
 from bascule.lake.options import ArchiveOptions, TableFormat
 from bascule.lake.storage import Bucket
@@ -39,7 +40,7 @@ def endpoint() -> Iterator[str]:
     command = [str(Path(sys.executable).with_name("moto_server")), "-H", "127.0.0.1", "-p", str(port)]
     server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
-        until(lambda: answers(port))
+        until(lambda: answers(port), 120)
         urlopen(Request(f"http://127.0.0.1:{port}/lake", method="PUT"), timeout=10).close()
         yield f"http://127.0.0.1:{port}"
     finally:
@@ -107,6 +108,20 @@ def test_steps_of_commits_in_a_bucket(options: ArchiveOptions, tmp_path: Path, m
     assert rows(options, tmp_path / "copy") == [key[:2] for key in expected((0, 0, end), (1, 0, 2))]
     with pytest.raises(StateError, match="has a new checkpoint"):
         Query(options, "other").epoch(0, [batch(0, 3)])
+
+
+def test_a_commit_that_was_overtaken_is_refused_by_the_service(options: ArchiveOptions, tmp_path: Path) -> None:
+    first, second = Query(options), Query(options, "second")
+    token, parts = first.write([[batch(0, 3)]])
+    epoch = first.described(0, token, parts)
+    first.table.prepare(first.shape.table)
+    state, handle = first.table.snapshot(epoch)
+    decision = decide("table", state, epoch)
+    assert isinstance(decision, Append)
+    assert second.epoch(0, [batch(0, 2, 7)])
+    assert not first.table.append(handle, decision, epoch, parts[0].files)
+    assert first.commit(0, token, parts), "and by the new snapshot it is accepted"
+    assert rows(options, tmp_path / "copy") == [key[:2] for key in expected((0, 0, 3), (7, 0, 2))]
 
 
 def test_a_service_without_conditional_puts_is_refused(
