@@ -524,8 +524,8 @@ fn without_rows_there_are_no_batches() {
     );
 }
 
-#[test]
-fn what_was_gathered_can_be_sent_again() {
+/// Rows that have every column that can be written.
+fn full_rows() -> RecordBatch {
     let keys: ArrayRef = Arc::new(BinaryArray::from(vec![&b"\xff"[..], b"text", b"three"]));
     let kinds: ArrayRef = Arc::new(Int32Array::from(vec![1, 2, 3]));
     let list = entries(
@@ -539,7 +539,7 @@ fn what_was_gathered_can_be_sent_again() {
         Arc::new(list),
         None,
     );
-    let first = rows(vec![
+    rows(vec![
         ("value", values(5)),
         ("headers", Arc::new(headers)),
         (
@@ -586,7 +586,12 @@ fn what_was_gathered_can_be_sent_again() {
             "subject",
             Arc::new(StringArray::from(vec!["a", "a", "b", "b", "own"])),
         ),
-    ]);
+    ])
+}
+
+#[test]
+fn what_was_gathered_can_be_sent_again() {
+    let first = full_rows();
     let columns = [
         Column::Stream,
         Column::Partition,

@@ -28,6 +28,7 @@ mod sql;
 mod stage;
 mod threads;
 mod unary;
+mod whole;
 
 pub use service::{FlightRouter, MAX_MESSAGE_BYTES};
 

@@ -8,6 +8,7 @@ use super::place::{Lane, Part, Place};
 use super::refusal::{append_failed, denied, internal, invalid, refuse};
 use super::request::{PutCommand, parse};
 use super::stage::StageTarget;
+use super::whole::BodyEnd;
 use super::{resolve, threads};
 use crate::access::{Action, Permit};
 use crate::context::SharedRef;
@@ -50,11 +51,13 @@ enum Pending {
 /// Begins a call: reads the first message for its descriptor, then runs the pump in a task of its own.
 ///
 /// # Errors
-/// `PERMISSION_DENIED`, `INVALID_ARGUMENT`, `NOT_FOUND`, `FAILED_PRECONDITION`, UNAVAILABLE. Later failures end the results with their status.
+/// `PERMISSION_DENIED`, `INVALID_ARGUMENT`, `NOT_FOUND`, `FAILED_PRECONDITION`, UNAVAILABLE. Later failures end the results with their status. `end`: whether
+/// `messages` came to their end.
 pub async fn respond(
     shared: &SharedRef,
     peer: &Peer,
     mut messages: Streaming<FlightData>,
+    end: BodyEnd,
 ) -> Result<Results, Status> {
     let first = messages.message().await?;
     let first = first.ok_or_else(|| invalid("the call carries no message".to_owned()))?;
@@ -64,7 +67,7 @@ pub async fn respond(
     let messages = stream::once(async { Ok(first) }).chain(messages);
     if let Some(staged) = command.stage {
         let target = StageTarget::open(shared, peer, &command, &staged, permit).await?;
-        return Ok(target.results(messages).boxed());
+        return Ok(target.results(messages, end).boxed());
     }
     let target = Target::open(shared, &command, permit)?;
     let (sender, receiver) = mpsc::channel(MAX_RESULTS);

@@ -2,6 +2,7 @@
 //! tonic.
 use super::offsets;
 use super::refusal::{invalid, unimplemented};
+use super::whole::BodyEnd;
 use super::{get, info, list, put, resolve, sql, unary};
 use crate::context::SharedRef;
 use crate::tls::Peer;
@@ -26,6 +27,7 @@ pub const MAX_MESSAGE_BYTES: usize = 72 << 20;
 const DO_GET: &str = "/arrow.flight.protocol.FlightService/DoGet";
 const GET_FLIGHT_INFO: &str = "/arrow.flight.protocol.FlightService/GetFlightInfo";
 const LIST_FLIGHTS: &str = "/arrow.flight.protocol.FlightService/ListFlights";
+const DO_PUT: &str = "/arrow.flight.protocol.FlightService/DoPut";
 const DO_ACTION: &str = "/arrow.flight.protocol.FlightService/DoAction";
 
 /// The service as tonic's router takes it.
@@ -74,6 +76,7 @@ impl Service<http::Request<Body>> for FlightRouter {
             GET_FLIGHT_INFO => Box::pin(with_head(flight_info(shared, request))),
             LIST_FLIGHTS => Box::pin(with_head(list_flights(shared, request))),
             DO_ACTION => Box::pin(with_head(do_action(shared, request))),
+            DO_PUT => self.rest.call(BodyEnd::watch(request)),
             _ => self.rest.call(request),
         }
     }
@@ -202,9 +205,10 @@ impl FlightService for Handler {
     async fn do_put(&self, request: Request<Streaming<FlightData>>) -> Answer<Self::DoPutStream> {
         resolve::check_serving(&self.shared)?;
         let peer = resolve::peer(request.extensions());
-        Ok(Response::new(
-            put::respond(&self.shared, &peer, request.into_inner()).await?,
-        ))
+        let end = request.extensions().get::<BodyEnd>().cloned();
+        let messages = request.into_inner();
+        let results = put::respond(&self.shared, &peer, messages, end.unwrap_or_default()).await?;
+        Ok(Response::new(results))
     }
 
     async fn do_action(&self, _: Request<Action>) -> Answer<Self::DoActionStream> {

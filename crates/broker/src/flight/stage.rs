@@ -6,6 +6,7 @@ use super::place::{lane, not_taken, spread, stream};
 use super::put::{decode_failed, decoder};
 use super::refusal::{denied, internal, invalid, refuse, staging_failed};
 use super::request::{PutCommand, StageCommand};
+use super::whole::BodyEnd;
 use super::{resolve, threads};
 use crate::access::Permit;
 use crate::context::SharedRef;
@@ -98,14 +99,15 @@ impl StageTarget {
         })
     }
 
-    /// Takes all rows, then answers.
+    /// Takes all rows, then answers. `end`: whether `messages` came to their end.
     pub fn results(
         self,
         messages: impl Stream<Item = Result<FlightData, Status>> + Send + 'static,
+        end: BodyEnd,
     ) -> impl Stream<Item = Result<PutResult, Status>> + Send {
         // In a task of its own: damaged Arrow messages may make the decoder panic. It ends when the caller goes away.
         let mut staging = JoinSet::new();
-        staging.spawn(self.run(messages));
+        staging.spawn(self.run(messages, end));
         streams::once(async move {
             match staging.join_next().await {
                 Some(Ok(staged)) => staged,
@@ -126,6 +128,7 @@ impl StageTarget {
     async fn run(
         mut self,
         messages: impl Stream<Item = Result<FlightData, Status>> + Send + 'static,
+        end: BodyEnd,
     ) -> Result<Vec<SealedPiece>, Status> {
         let until = Instant::now() + LIFETIME;
         let mut decoder = decoder(messages);
@@ -140,6 +143,9 @@ impl StageTarget {
             if let DecodedPayload::RecordBatch(batch) = decoded.payload {
                 self = self.stage(batch).await?;
             }
+        }
+        if !end.is_reached() {
+            return Err(Status::cancelled("the caller gave the call up"));
         }
         let sealed = threads::run(move || self.call.seal()).await;
         let sealed =
