@@ -123,6 +123,7 @@ verify: build rustdoc $(DENY) ## Check format, lint, types, docs, spelling, word
 	$(BIN)/python specs/generate_settings.py --check
 	$(BIN)/python specs/generate_metrics.py --check
 	$(BIN)/python specs/generate_spark_options.py --check
+	$(BIN)/python specs/generate_job_page.py --check
 	$(DENY) --offline check licenses bans sources
 
 .PHONY: fix
@@ -136,6 +137,7 @@ fix: build ## Format and apply safe fixes
 	$(BIN)/python specs/generate_settings.py
 	$(BIN)/python specs/generate_metrics.py
 	$(BIN)/python specs/generate_spark_options.py
+	$(BIN)/python specs/generate_job_page.py
 	$(BIN)/python specs/generate_cli_page.py
 	$(BIN)/python deploy/words.py --update
 

@@ -80,6 +80,15 @@ CODES: Final[dict[str, ErrorCode]] = {
     "stream_not_found": ErrorCode("stream does not exist", "StateError", "never", "caller", "NOT_FOUND", 404, 3),
     "partition_not_found": ErrorCode("partition does not exist", "StateError", "never", "caller", "NOT_FOUND", 404, 3),
     "not_found": ErrorCode("not found", "StateError", "never", "caller", "NOT_FOUND", 404, 3),
+    "record_invalid": ErrorCode(
+        "a record cannot be decoded, or fails an expectation that it must meet",
+        "StateError",
+        "never",
+        "caller",
+        "FAILED_PRECONDITION",
+        422,
+        1,
+    ),
     "not_leader": ErrorCode(
         "this broker does not lead the partition", "StateError", "refresh", "caller", "FAILED_PRECONDITION", 421, 5
     ),

@@ -7,9 +7,10 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pytest
+from bascule.cli import main
 from bascule.testing import TestBroker, broker
 
 from tests.docs.snippets import ROOT
@@ -93,6 +94,23 @@ def test_spark_counts_and_copies_each_record_once(published: TestBroker, tmp_pat
         client.publish(STREAM, "one more", key="ben")
     *_, last = run("spark", published.address, "lake", cwd=tmp_path)
     assert last.startswith(f"{PUBLISHED + 1} rows in ")
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_a_job_copies_each_record_once(published: TestBroker, tmp_path: Path) -> None:
+    (tmp_path / "jobs").mkdir()
+    job = tmp_path / "jobs" / "job.yaml"
+    job.write_text((EXAMPLES / "job.yaml").read_text().replace("127.0.0.1:9292", published.address))
+    assert main(["pipeline", "run", "-f", str(job)]) == 0
+    deltalake: Any = importlib.import_module("deltalake")
+    orders, dead = (
+        deltalake.DeltaTable(str(tmp_path / "orders-lake" / name)).to_pyarrow_table()
+        for name in ("orders", "without-number")
+    )
+    assert sorted(orders["number"].to_pylist()) == list(range(1000))
+    assert dead["expectations"].to_pylist() == [["has a number"]]
+    assert len((EXAMPLES / "job.yaml").read_text().splitlines()) <= MOST_LINES
 
 
 @pytest.mark.parametrize("name", SMALL)

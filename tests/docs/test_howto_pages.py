@@ -107,6 +107,18 @@ def backup(read: Followed) -> None:
     assert (records[0].value, records[-1].value) == (b"1", b"after the restore")
 
 
+def pipeline(read: Followed) -> None:
+    assert '"rows": 1' in printed(read.steps, "--output ndjson")
+    tables, quality, outcome = [step.printed for step in read.steps if step.snippet.language == "python"]
+    assert tables.splitlines() == [
+        "[1, 4, 5]",
+        '1 ExpectationFailed b\'{"id": 2, "amount": -3}\'',
+        "2 MalformedJson b'not JSON'",
+    ]
+    assert "{'rows': 2, 'amount is positive': 1}" in quality
+    assert outcome == "0 0 False\n"
+
+
 def go(read: Followed) -> None:
     assert read.steps[-1].printed.splitlines() == [
         "stored at 0",
@@ -132,6 +144,7 @@ PAGES: Final = {
     "go.md": Page(go, {**GRPC, **NATS}, ("go",)),
     "jetstream-publishers.md": Page(jetstream, NATS),
     "monitor.md": Page(monitor, HTTP, ("curl",)),
+    "pipeline.md": Page(pipeline, GRPC),
     "python.md": Page(python, GRPC),
     "remove.md": Page(remove),
 }

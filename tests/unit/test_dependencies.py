@@ -130,7 +130,7 @@ def test_decisions_are_pure(name: str) -> None:
     assert not {module for module in used if within(module, ("bascule.engine", "bascule.logs", "bascule.server"))}
 
 
-@pytest.mark.parametrize("folder", ["client", "lake", "spark"])
+@pytest.mark.parametrize("folder", ["client", "lake", "pipeline", "spark"])
 def test_what_users_import_needs_no_part_of_the_server(folder: str) -> None:
     paths = modules(folder)
     assert len(paths) > 5

@@ -39,6 +39,8 @@ pub enum ErrorCode {
     PartitionNotFound,
     /// not found
     NotFound,
+    /// a record cannot be decoded, or fails an expectation that it must meet
+    RecordInvalid,
     /// this broker does not lead the partition
     NotLeader,
     /// the operation is not allowed in the current state
@@ -127,7 +129,7 @@ pub enum ErrorCode {
 
 impl ErrorCode {
     /// Every code, in the order of the enumeration.
-    pub const ALL: [Self; 60] = [
+    pub const ALL: [Self; 61] = [
         Self::DataDirectoryLocked,
         Self::DataDirectoryForeign,
         Self::DataDirectoryNewer,
@@ -146,6 +148,7 @@ impl ErrorCode {
         Self::StreamNotFound,
         Self::PartitionNotFound,
         Self::NotFound,
+        Self::RecordInvalid,
         Self::NotLeader,
         Self::FailedPrecondition,
         Self::NotEnoughReplicas,
@@ -211,6 +214,7 @@ impl ErrorCode {
             Self::StreamNotFound => "stream_not_found",
             Self::PartitionNotFound => "partition_not_found",
             Self::NotFound => "not_found",
+            Self::RecordInvalid => "record_invalid",
             Self::NotLeader => "not_leader",
             Self::FailedPrecondition => "failed_precondition",
             Self::NotEnoughReplicas => "not_enough_replicas",

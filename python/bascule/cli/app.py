@@ -23,6 +23,7 @@ from bascule.cli.commands import (
     cursor,
     group,
     log,
+    pipeline,
     produce,
     serve,
     spark,
@@ -55,6 +56,7 @@ app.command("produce")(produce.produce)
 app.command("consume")(consume.consume)
 app.add_typer(cursor.app, name="cursor")
 app.add_typer(group.app, name="group")
+app.add_typer(pipeline.app, name="pipeline")
 app.command("bench")(benchmark.bench)
 app.add_typer(spark.app, name="spark")
 app.add_typer(context.app, name="context")

@@ -10,10 +10,18 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from bascule.pipeline.epochs import Gate
     from bascule.pipeline.expectations import expect, expect_or_dlq, expect_or_drop, expect_or_fail
     from bascule.pipeline.files import from_file, job_schema, parse_job
+    from bascule.pipeline.model.job import Job
+    from bascule.pipeline.plans import RunPlan, plan
+    from bascule.pipeline.runs import Outcome, run
 
 __all__ = [
+    "Gate",
+    "Job",
+    "Outcome",
+    "RunPlan",
     "expect",
     "expect_or_dlq",
     "expect_or_drop",
@@ -21,9 +29,15 @@ __all__ = [
     "from_file",
     "job_schema",
     "parse_job",
+    "plan",
+    "run",
 ]
 
 _HOMES = {
+    "Gate": "epochs",
+    "Job": "model.job",
+    "Outcome": "runs",
+    "RunPlan": "plans",
     "expect": "expectations",
     "expect_or_dlq": "expectations",
     "expect_or_drop": "expectations",
@@ -31,6 +45,8 @@ _HOMES = {
     "from_file": "files",
     "job_schema": "files",
     "parse_job": "files",
+    "plan": "plans",
+    "run": "runs",
 }
 
 

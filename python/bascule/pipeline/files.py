@@ -14,12 +14,19 @@ from bascule.pipeline.model.job import Job
 
 __all__ = ["from_file", "job_schema", "parse_job"]
 
+_NOT_IN: Final = {"batch": ("checkpoint", "interval"), "availableNow": ("interval",)}
+"""Keys of a file that do not apply when another mode is chosen for a run."""
 _SHOWN: Final = 100
 """Characters of a value that an error shows."""
 
 
-def from_file(file: str | Path) -> Job:
+def from_file(file: str | Path, changes: Mapping[str, Any] | None = None) -> Job:
     """The job in a YAML file. Relative paths in it start from the file's directory.
+
+    Args:
+        file: path of the file.
+        changes: top-level keys that replace those of the file. With the mode `batch` the checkpoint and the interval of
+            the file do not apply.
 
     Raises:
         UsageError: code `configuration_invalid`: it cannot be read, is not valid YAML, repeats a key, or is not a job.
@@ -33,7 +40,10 @@ def from_file(file: str | Path) -> Job:
         raise _invalid(f"{path} is not valid YAML: {yaml_problem(failure)}") from None
     if not isinstance(document, Mapping):
         raise _invalid(f"{path} must be a mapping with the keys of a job, not {type(document).__name__}")
-    return parse_job(cast("Mapping[str, Any]", document), base=path.absolute().parent, where=str(path))
+    given = {**cast("Mapping[str, Any]", document), **(changes or {})}
+    for name in _NOT_IN[given["mode"]] if changes and given.get("mode") in _NOT_IN else ():
+        given.pop(name, None)
+    return parse_job(given, base=path.absolute().parent, where=str(path))
 
 
 def parse_job(document: Mapping[str, Any], *, base: Path | None = None, where: str = "the job") -> Job:

@@ -7,6 +7,7 @@ COMMANDS = [
     ["produce"], ["consume"], ["cursor", "get"], ["cursor", "list"], ["cursor", "set"], ["cursor", "forget"],
     ["group", "list"], ["group", "show"], ["group", "members"], ["group", "reset"], ["group", "delete"], ["bench"],
     ["spark", "doctor"], ["spark", "ddl"],
+    ["pipeline", "run"], ["pipeline", "plan"], ["pipeline", "validate"], ["pipeline", "schema"],
     ["log", "verify"], ["log", "inspect"],
     ["log", "repair"], ["context", "add"], ["context", "list"],
     ["context", "show"], ["context", "use"], ["context", "remove"], ["config", "show"], ["config", "check"],

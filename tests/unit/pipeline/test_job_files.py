@@ -51,6 +51,7 @@ checkpoint: checkpoint
         "stream": '["orders", "more"]',
         "startingOffsets": '{"orders": {"0": 5}}',
         "maxOffsetsPerTrigger": "100",
+        "columns": "stream,incarnation,partition,offset,timestamp,subject,key,value,headers",
     }
     assert job.stream is None
 
@@ -108,6 +109,8 @@ def changed(path: str, value: object) -> dict[str, Any]:
         ),
         ("source.startingOffsets", "soonest", "startingOffsets"),
         ("spark.config", {"spark.master": "x"}, '"spark.master" is set by the job'),
+        ("decode.key", {"format": "variant", "envelope": "debezium"}, "key: an envelope is for values"),
+        ("source.columns", ["offset", "vaule"], "there is no column 'vaule' (did you mean value?)"),
         ("name", "", "a name must have 1 to 200 printable characters"),
     ],
 )

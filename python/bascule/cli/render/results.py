@@ -12,6 +12,7 @@ from bascule.client import Record, Stream
 
 __all__ = [
     "BenchResult",
+    "JobChecked",
     "Message",
     "PartitionTrim",
     "Produced",
@@ -40,6 +41,15 @@ class Version:
         """The versions of this process."""
         python = platform.python_version()
         return cls(package, engine.__version__, engine.BUILD_PROFILE, python, f"{sys.platform} {platform.machine()}")
+
+
+@dataclass(frozen=True, slots=True)
+class JobChecked:
+    """A valid job file."""
+
+    job: str
+    mode: str
+    targets: list[str]
 
 
 @dataclass(frozen=True, slots=True)

@@ -62,7 +62,7 @@ _LONGEST_NAME: Final = 200
 
 Name = Annotated[str, AfterValidator(_name)]
 """A name of 1 to 200 printable characters."""
-Milliseconds = Annotated[int, BeforeValidator(parse_duration_ms), Field(ge=0)]
+Milliseconds = Annotated[int, BeforeValidator(parse_duration_ms, json_schema_input_type=int | str), Field(ge=0)]
 """A duration of at least 0, as "30s"; a number without a unit is in milliseconds."""
 SmallFile = Annotated[Path, BeforeValidator(_file)]
 """A file on the machine of the driver."""

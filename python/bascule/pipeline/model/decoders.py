@@ -1,8 +1,8 @@
 """The decoders of a job file. A decoder without settings is written as its name: `value: string`."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, model_validator
 
 from bascule.pipeline.model.base import Part
 from bascule.pipeline.model.schemas import AvroSchema, JsonSchema, ProtobufSchema
@@ -102,11 +102,17 @@ _HeaderDecoder = Annotated[
 class Decode(Part):
     """How bytes become columns. Key, value and headers are decoded independently; null stays null."""
 
-    key: _Decoder = Field(default=Raw(), description="decoder of the column key; an envelope is for values only")
+    key: _Decoder = Field(default=Raw(), description="decoder of the column key")
     value: _Decoder = Field(default=Raw(), description="decoder of the column value")
     headers: _HeaderDecoder = Field(default=Raw(), description="decoder of each header's value")
     on_decode_error: Literal["fail", "null", "dlq"] = Field(
         default="fail",
         description="what a record that cannot be decoded does: fail = end the job; null = the column is null, and "
-        "keyError, valueError or headersError has the reason; dlq = the record goes to deadLetters",
+        "key_error, value_error or headers_error has the reason; dlq = the record goes to deadLetters",
     )
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if getattr(self.key, "envelope", None) is not None:
+            raise ValueError("key: an envelope is for values: leave it out")
+        return self

@@ -2,17 +2,39 @@
 
 from typing import Final, Self
 
-from pydantic import model_validator
+from pydantic import Field, field_validator, model_validator
 
 from bascule.pipeline.model.base import Part
 from bascule.pipeline.model.spark_options import option_texts, with_options
 from bascule.spark.options import SOURCE, SourceOptions, parse_options
 
-__all__ = ["Source", "SourceKeys"]
+__all__ = ["DEFAULT_COLUMNS", "Source", "SourceKeys"]
+
+DEFAULT_COLUMNS: Final = (
+    "stream",
+    "incarnation",
+    "partition",
+    "offset",
+    "timestamp",
+    "subject",
+    "key",
+    "value",
+    "headers",
+)
 
 
 class SourceKeys(Part):
     """The streams that are read. Each key is an option of `format("bascule")`; lists and mappings need no JSON."""
+
+    columns: tuple[str, ...] | None = Field(
+        default=None,
+        description=f"columns of the view `source`, before decoding; default: {', '.join(DEFAULT_COLUMNS)}",
+    )
+
+    @field_validator("columns", mode="before")
+    @classmethod
+    def _listed(cls, value: object) -> object:
+        return [name.strip() for name in value.split(",")] if isinstance(value, str) else value
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -20,8 +42,8 @@ class SourceKeys(Part):
         return self
 
     def options(self) -> dict[str, str]:
-        """The options that were given, as Spark takes them."""
-        return option_texts(self)
+        """The options that were given, as Spark takes them; always with `columns`."""
+        return {**option_texts(self), "columns": ",".join(self.columns or DEFAULT_COLUMNS)}
 
     def parsed(self) -> SourceOptions:
         """The options, checked.

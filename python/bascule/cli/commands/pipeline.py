@@ -1,0 +1,99 @@
+"""`bascule pipeline run | plan | validate | schema`: jobs that read streams with Spark, from one file."""
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from bascule.cli.command_group import Commands
+from bascule.cli.options import Output, as_path
+from bascule.cli.render.output import OutputFormat, render
+from bascule.cli.render.results import JobChecked
+
+if TYPE_CHECKING:
+    from bascule.pipeline import Job
+
+__all__ = ["app"]
+
+INTERRUPTED: Final = 130
+
+app: Final = Commands(help="Run jobs: streams, decoded, checked, selected with SQL and written to tables by Spark.")
+
+JobFile = Annotated[Path, typer.Option("--file", "-f", parser=as_path, metavar="PATH", help="YAML file with the job.")]
+Mode = Annotated[
+    str | None,
+    typer.Option("--mode", metavar="MODE", help="continuous, availableNow or batch, instead of the mode in the file."),
+]
+
+
+@app.command()
+def run(file: JobFile, *, mode: Mode = None, output: Output = OutputFormat.TABLE) -> int:
+    """Run a job until its end, or until SIGTERM or Ctrl-C, which let the present epoch finish. A terminal shows the
+    progress in one line; `--output ndjson` prints each epoch as JSON.
+
+    Examples:
+        bascule pipeline run -f job.yaml
+
+        bascule pipeline run -f job.yaml --mode availableNow --output ndjson
+    """
+    from bascule.pipeline import run as run_job  # noqa: PLC0415 - the models would slow down every command
+    from bascule.pipeline.progress import Line, write_ndjson  # noqa: PLC0415
+
+    job = _job(file, mode)
+    line = Line()
+    try:
+        outcome = run_job(job, on_progress=write_ndjson if output is OutputFormat.NDJSON else line)
+    finally:
+        line.close()
+    if output is not OutputFormat.NDJSON:
+        render(outcome, output)
+    return INTERRUPTED if outcome.stopped and job.mode != "continuous" else 0
+
+
+@app.command()
+def plan(file: JobFile, *, mode: Mode = None, output: Output = OutputFormat.TABLE) -> None:
+    """Show what a run would do: the offsets to read, the columns of each stage, the targets. Writes nothing.
+
+    Examples:
+        bascule pipeline plan -f job.yaml
+
+        bascule pipeline plan -f job.yaml --output json
+    """
+    from bascule.pipeline import plan as plan_job  # noqa: PLC0415 - as in `run`
+
+    render(plan_job(_job(file, mode)), output)
+
+
+@app.command()
+def validate(file: JobFile, output: Output = OutputFormat.TABLE) -> None:
+    """Check a job file without Spark, broker or registry; `plan` checks more.
+
+    Examples:
+        bascule pipeline validate -f job.yaml
+
+        bascule pipeline validate -f job.yaml --output json
+    """
+    job = _job(file, None)
+    render(JobChecked(job.name, job.mode, [target.path for target in job.targets]), output)
+
+
+@app.command()
+def schema() -> None:
+    """Print the JSON Schema of job files, for editors.
+
+    Examples:
+        bascule pipeline schema
+
+        bascule pipeline schema > job-file.schema.json
+    """
+    from bascule.pipeline import job_schema  # noqa: PLC0415 - as in `run`
+
+    sys.stdout.write(json.dumps(job_schema(), indent=2, ensure_ascii=False) + "\n")
+
+
+def _job(file: Path, mode: str | None) -> "Job":
+    from bascule.pipeline import from_file  # noqa: PLC0415 - as in `run`
+
+    return from_file(file, {} if mode is None else {"mode": mode})

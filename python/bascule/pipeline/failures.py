@@ -1,0 +1,73 @@
+"""What ended a query: one error of ours with one sentence, and whether a restart may help.
+
+Spark reports failures of tasks and planners as text with the class of the Python exception in it. Classes decide, by
+the names that Spark and Python give; sentences are passed on and never interpreted.
+"""
+
+import re
+from typing import Final
+
+from bascule import errors
+from bascule.errors import BrokerError, InternalError, StateError, UnavailableError, UsageError
+from bascule.pipeline.expectations import VIOLATION
+from bascule.pipeline.sql import first_line
+from bascule.pipeline.stages import DECODE_FAILED
+
+__all__ = ["failure_of", "may_pass"]
+
+_LONGEST: Final = 1000
+_OURS: Final = re.compile(r"(?:^|[\s.:])(?:bascule\.errors\.)?(\w+Error): (.+)")
+"""The last line of a Python traceback: a class, and its message."""
+_CODES: Final = {
+    "UsageError": "invalid_argument",
+    "StateError": "failed_precondition",
+    "AccessError": "permission_denied",
+    "CapacityError": "busy",
+    "UnavailableError": "unavailable",
+    "OutcomeUnknownError": "outcome_unknown",
+    "CorruptionError": "damaged",
+    "InternalError": "internal",
+}
+"""A code for each class whose errors reach the driver as text."""
+_MARKS: Final = (VIOLATION, DECODE_FAILED)
+_SENTENCES: Final = {
+    VIOLATION: "a record fails an expectation that it must meet: ",
+    DECODE_FAILED: "a record cannot be decoded: ",
+}
+
+
+def failure_of(failure: BaseException) -> BrokerError:
+    """The error for what a query or an epoch raised.
+
+    Args:
+        failure: of Spark, or ours.
+    """
+    if isinstance(failure, BrokerError):
+        return failure
+    text = str(failure)
+    for mark in _MARKS:
+        if mark in text:
+            sentence = text.partition(mark)[2].partition("\n")[0].partition(" SQLSTATE")[0]
+            return StateError("record_invalid", f"{_SENTENCES[mark]}{sentence.strip()}"[:_LONGEST])
+    found = [(name, message) for name, message in _OURS.findall(text) if name in _CODES]
+    if found:
+        name, message = found[-1]
+        return errors.error(_CODES[name], message.strip()[:_LONGEST])
+    if _is_analysis(failure):
+        return UsageError("invalid_argument", first_line(_as_exception(failure)))
+    return InternalError("internal", f"Spark ended the query: {first_line(_as_exception(failure))}"[:_LONGEST])
+
+
+def may_pass(error: BrokerError) -> bool:
+    """Whether the same query may succeed later without a change: nothing answered, or Spark itself failed."""
+    return error.retry == "backoff" or isinstance(error, (UnavailableError, InternalError))
+
+
+def _as_exception(failure: BaseException) -> Exception:
+    return failure if isinstance(failure, Exception) else RuntimeError(str(failure))
+
+
+def _is_analysis(failure: BaseException) -> bool:
+    from pyspark.errors import AnalysisException, ParseException  # noqa: PLC0415 - heavy
+
+    return isinstance(failure, (AnalysisException, ParseException))

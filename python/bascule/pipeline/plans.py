@@ -1,0 +1,140 @@
+"""The plan of a job: what a run would do, found out without writing anything."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from bascule.pipeline.files import parse_job
+from bascule.pipeline.model.base import is_url
+from bascule.pipeline.model.job import Job
+from bascule.pipeline.sessions import session_of
+from bascule.pipeline.sql import check_query, check_row_by_row, selected
+from bascule.pipeline.stages import Stages
+from bascule.pipeline.targets.table import TableTarget
+from bascule.spark.resolving import resolve_ranges
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = ["PlannedColumn", "PlannedPartition", "PlannedTarget", "RunPlan", "plan"]
+
+
+@dataclass(frozen=True)
+class PlannedPartition:
+    """A partition of the source, and the offsets that a new query would read now. `end` is exclusive."""
+
+    stream: str
+    partition: int
+    start: int
+    end: int
+
+
+@dataclass(frozen=True)
+class PlannedColumn:
+    """A column of a stage: `source` = the view of the SELECT, `result` = what targets get."""
+
+    stage: str
+    column: str
+    type: str
+
+
+@dataclass(frozen=True)
+class PlannedTarget:
+    """A target. `action`: create, append, or what keeps the rows from it."""
+
+    name: str
+    place: str
+    action: str
+
+
+@dataclass(frozen=True)
+class RunPlan:
+    """What a run would do.
+
+    Attributes:
+        job: its name.
+        mode: of the job.
+        checkpoint: its directory, and whether the run begins or continues there; empty for a batch run.
+        partitions: that are read.
+        columns: of the stages.
+        targets: of the job; the dead letters are last.
+    """
+
+    job: str
+    mode: str
+    checkpoint: str
+    partitions: list[PlannedPartition]
+    columns: list[PlannedColumn]
+    targets: list[PlannedTarget]
+
+
+def plan(job: Job | Mapping[str, Any], *, spark: "SparkSession | None" = None) -> RunPlan:
+    """Check a job as far as possible without writing: streams, schemas, conditions, SELECT and targets.
+
+    Args:
+        job: of `from_file`, or a mapping with the keys of a job file.
+        spark: the session; None = one as the job says.
+
+    Raises:
+        UsageError: the job is not valid, or Spark refuses a part of it.
+        BrokerError: a broker or a registry does not answer, or there is no such stream.
+    """
+    given = job if isinstance(job, Job) else parse_job(job)
+    session = spark or session_of(given)
+    stages = Stages.of(given)
+    partitions = [
+        PlannedPartition(each.stream, each.partition, each.start, each.end)
+        for each in sorted(resolve_ranges(given.source_keys.parsed()))
+    ]
+    if given.sql is not None:
+        check_query(session, given.sql)
+    shown = stages.shown(stages.checked(stages.source(session, streaming=given.mode != "batch")))
+    result = selected(shown, given.sql)
+    if given.mode != "batch" and given.sql is not None:
+        check_row_by_row(result)
+    columns = [PlannedColumn("source", name, kind) for name, kind in shown.dtypes]
+    columns += [PlannedColumn("result", name, kind) for name, kind in result.dtypes]
+    return RunPlan(given.name, given.mode, _checkpoint(given), partitions, columns, _targets(given, result))
+
+
+def _targets(job: Job, result: "DataFrame") -> list[PlannedTarget]:
+    planned = [_planned(TableTarget.of(each), result) for each in job.targets]
+    if job.dead_letters is not None:
+        letters = TableTarget.of(job.dead_letters)
+        planned.append(PlannedTarget(letters.name, letters.place, "append" if letters.exists() else "create"))
+    return planned
+
+
+def _planned(target: TableTarget, result: "DataFrame") -> PlannedTarget:
+    if not target.exists():
+        return PlannedTarget(target.name, target.place, "create")
+    difference = target.difference(result.schema)
+    if difference is None:
+        return PlannedTarget(target.name, target.place, "append")
+    verb = {"fail": "fail", "evolve": "change the table", "dlq": "send the records to deadLetters"}
+    return PlannedTarget(target.name, target.place, f"{verb[target.on_schema_change]}: {difference}")
+
+
+def _checkpoint(job: Job) -> str:
+    if job.checkpoint is None:
+        return ""
+    if is_url(job.checkpoint):
+        return job.checkpoint
+    commits = Path(job.checkpoint) / "commits"
+    epochs = [int(path.name) for path in commits.glob("*") if path.name.isdigit()] if commits.is_dir() else []
+    if not epochs:
+        return f"{job.checkpoint} (new)"
+    reached = _reached(Path(job.checkpoint) / "offsets" / str(max(epochs)))
+    return f"{job.checkpoint} (continues after epoch {max(epochs)}{reached})"
+
+
+def _reached(offsets: Path) -> str:
+    """The offsets at which a query continues, as a clause; empty if the checkpoint does not have them."""
+    try:
+        streams = json.loads(offsets.read_text().splitlines()[2])["streams"]
+    except (OSError, ValueError, IndexError, KeyError, TypeError):
+        return ""
+    reached = [f"{stream}/{part} {mark['next']}" for stream, parts in streams.items() for part, mark in parts.items()]
+    return f", at {', '.join(reached)}"

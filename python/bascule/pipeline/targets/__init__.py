@@ -1,0 +1,1 @@
+"""The targets of a job: each writes the rows of an epoch exactly once."""

@@ -1,0 +1,136 @@
+"""A lake table as a target of a job, written by `bascule.lake`."""
+
+import json
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from bascule.errors import StateError
+from bascule.lake import writing
+from bascule.lake.options import STREAM_MARK, ArchiveOptions, partition_column
+from bascule.pipeline.dead_letters import Origin
+from bascule.pipeline.model.targets import OnSchemaChange, Table
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.types import DataType, StructType
+
+__all__ = ["TableTarget"]
+
+logger = logging.getLogger("bascule.pipeline")
+
+
+@dataclass(frozen=True)
+class TableTarget:
+    """One table, or one for each stream."""
+
+    options: ArchiveOptions
+    on_schema_change: OnSchemaChange
+
+    @classmethod
+    def of(cls, section: Table) -> "TableTarget":
+        """The target of a section of the job."""
+        return cls(section.options(), section.on_schema_change)
+
+    @property
+    def name(self) -> str:
+        """Its name in the job."""
+        return self.options.target
+
+    @property
+    def place(self) -> str:
+        """Format and path."""
+        return f"{self.options.table_format} table {self.options.path}"
+
+    def exists(self) -> bool:
+        """Whether the table is there. Of several tables by stream: no."""
+        if STREAM_MARK in self.options.path:
+            return False
+        return self._target().exists()
+
+    def difference(self, schema: "StructType") -> str | None:
+        """See `JobTarget`. Only Delta tables have columns of their own to compare."""
+        columns = self._columns()
+        if columns is None:
+            return None
+        return _first_difference(columns, self._given(columns, schema))
+
+    def rejects(self, schema: "StructType") -> str | None:
+        """See `JobTarget`."""
+        return self.difference(schema) if self.on_schema_change == "dlq" else None
+
+    def write(self, frame: "DataFrame", origin: Origin) -> None:
+        """See `JobTarget`."""
+        if self.on_schema_change == "evolve":
+            frame = self._evolved(frame)
+        writing.write_epoch(frame, self.options, query_id=origin.query_id, epoch=origin.epoch)
+
+    def _target(self) -> Any:
+        module = "delta" if self.options.table_format == "delta" else "parquet"
+        kind = "DeltaTarget" if self.options.table_format == "delta" else "ParquetTarget"
+        return getattr(import_module(f"bascule.lake.{module}"), kind)(self.options.path, self.options)
+
+    def _columns(self) -> "dict[str, DataType] | None":
+        """The columns of the table by name; None = there is no table, or it has no schema."""
+        from pyspark.sql.types import StructType  # noqa: PLC0415 - heavy
+
+        if self.options.table_format != "delta" or STREAM_MARK in self.options.path:
+            return None
+        target = self._target()
+        if not target.exists():
+            return None
+        schema = StructType.fromJson(json.loads(target.open().schema().to_json()))
+        return {field.name: field.dataType for field in schema.fields}
+
+    def _given(self, columns: "Mapping[str, DataType]", schema: "StructType") -> "dict[str, DataType]":
+        """The columns that rows will have in the table: the archive adds those that it partitions by."""
+        added = {partition_column(field) for field in self.options.partition_by}
+        given = {field.name: field.dataType for field in schema.fields}
+        return {**{name: kind for name, kind in columns.items() if name in added}, **given}
+
+    def _evolved(self, frame: "DataFrame") -> "DataFrame":
+        """`frame` with every column of the table, after the table got every column of the frame."""
+        from pyspark.sql import functions as F  # noqa: N812, PLC0415 - its usual name, and heavy
+        from pyspark.sql.types import StructField  # noqa: PLC0415 - heavy
+
+        columns = self._columns()
+        if columns is None:
+            return frame
+        given = self._given(columns, frame.schema)
+        for name, kind in given.items():
+            if name in columns and _shape(columns[name]) != _shape(kind):
+                raise StateError(
+                    "failed_precondition",
+                    f"{self.place}: {_differs(name, columns[name], kind)}; a type cannot change: cast it in sql",
+                    {"table": self.options.path, "column": name},
+                )
+        if added := [field for field in frame.schema.fields if field.name not in columns]:
+            delta: Any = import_module("deltalake")
+            fields = [delta.Field.from_json(StructField(field.name, field.dataType).json()) for field in added]
+            self._target().open().alter.add_columns(fields)
+            logger.warning("%s has new columns: %s", self.place, ", ".join(field.name for field in added))
+        for name, kind in columns.items():
+            if name not in given:
+                frame = frame.withColumn(name, F.lit(None).cast(kind))
+        return frame
+
+
+def _first_difference(columns: "Mapping[str, DataType]", given: "Mapping[str, DataType]") -> str | None:
+    for name, kind in given.items():
+        if name not in columns:
+            return f"the table has no column {name}"
+        if _shape(columns[name]) != _shape(kind):
+            return _differs(name, columns[name], kind)
+    missing = [name for name in columns if name not in given]
+    return f"the rows have no column {missing[0]}" if missing else None
+
+
+def _differs(name: str, there: "DataType", given: "DataType") -> str:
+    return f"the column {name} is {there.simpleString()} in the table and {given.simpleString()} in the rows"
+
+
+def _shape(kind: "DataType") -> str:
+    """The type without nullability."""
+    return kind.simpleString()

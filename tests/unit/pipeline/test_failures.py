@@ -1,0 +1,64 @@
+"""What Spark raises becomes one error of ours, and a restart is tried only when it may help."""
+
+import pytest
+from bascule.errors import AccessError, BrokerError, InternalError, StateError, UnavailableError, UsageError
+from bascule.pipeline.expectations import VIOLATION
+from bascule.pipeline.failures import failure_of, may_pass
+from bascule.pipeline.stages import DECODE_FAILED
+from pyspark.errors import AnalysisException
+
+TRACE = """[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: Job aborted. SQLSTATE: XXKST
+=== Streaming Query ===
+Caused by: org.apache.spark.api.python.PythonException: Traceback (most recent call last):
+  File "reading.py", line 3, in read
+{0}
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "sentence", "passes"),
+    [
+        (
+            "bascule.errors.UnavailableError: no broker answers at b:1",
+            UnavailableError,
+            "no broker answers at b:1",
+            True,
+        ),
+        ("bascule.errors.StateError: s was deleted", StateError, "s was deleted", False),
+        ("UsageError: option x is 5", UsageError, "option x is 5", False),
+        ("bascule.errors.AccessError: no right", AccessError, "no right", False),
+        (
+            f"[USER_RAISED_EXCEPTION] {VIOLATION}positive (record s/0 offset 5) SQLSTATE: P0001",
+            StateError,
+            "positive (record s/0 offset 5)",
+            False,
+        ),
+        (
+            f"[USER_RAISED_EXCEPTION] {DECODE_FAILED}s/0 offset 1: json MalformedJson: x SQLSTATE: P0001",
+            StateError,
+            "json MalformedJson: x",
+            False,
+        ),
+        ("ExecutorLostFailure (executor 1 exited)", InternalError, "Spark ended the query: [STREAM_FAILED]", True),
+    ],
+)
+def test_the_class_in_the_text_decides(text: str, kind: type[BrokerError], sentence: str, passes: bool) -> None:
+    found = failure_of(RuntimeError(TRACE.format(text)))
+    assert type(found) is kind
+    assert sentence in str(found)
+    assert "\n" not in str(found)
+    assert may_pass(found) is passes
+
+
+def test_a_record_that_may_not_fail_has_a_code_of_its_own() -> None:
+    assert failure_of(RuntimeError(f"x {VIOLATION}positive")).code == "record_invalid"
+    assert failure_of(RuntimeError(f"x {DECODE_FAILED}s/0")).code == "record_invalid"
+
+
+def test_ours_is_kept_and_what_spark_refuses_is_wrong_usage() -> None:
+    ours = UnavailableError("unavailable", "gone")
+    assert failure_of(ours) is ours
+    refused = failure_of(AnalysisException("[UNRESOLVED_COLUMN] a is not there.\n'Project 'a"))
+    assert isinstance(refused, UsageError)
+    assert str(refused) == "[UNRESOLVED_COLUMN] a is not there."
+    assert not may_pass(refused)
