@@ -16,6 +16,8 @@ from bascule.pipeline.stages import DECODE_FAILED
 __all__ = ["failure_of", "may_pass"]
 
 _LONGEST: Final = 1000
+_CALL: Final = "An error occurred while calling "
+"""First line of errors of calls from Python into the JVM."""
 _OURS: Final = re.compile(r"(?:^|[\s.:])(?:bascule\.errors\.)?(\w+Error): (.+)")
 """The last line of a Python traceback: a class, and its message."""
 _CODES: Final = {
@@ -55,12 +57,18 @@ def failure_of(failure: BaseException) -> BrokerError:
         return errors.error(_CODES[name], message.strip()[:_LONGEST])
     if _is_analysis(failure):
         return UsageError("invalid_argument", first_line(_as_exception(failure)))
-    return InternalError("internal", f"Spark ended the query: {first_line(_as_exception(failure))}"[:_LONGEST])
+    return InternalError("internal", f"Spark ended the query: {_cause(text)}"[:_LONGEST])
 
 
 def may_pass(error: BrokerError) -> bool:
     """Whether the same query may succeed later without a change: nothing answered, or Spark itself failed."""
     return error.retry == "backoff" or isinstance(error, (UnavailableError, InternalError))
+
+
+def _cause(text: str) -> str:
+    """The first line that Spark's exceptions have, without that of the call from Python."""
+    lines = [line.strip().removeprefix(": ") for line in text.strip().splitlines() if line.strip()]
+    return next((line for line in lines if not line.startswith(_CALL)), text.strip())
 
 
 def _as_exception(failure: BaseException) -> Exception:

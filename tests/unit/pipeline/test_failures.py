@@ -50,6 +50,13 @@ def test_the_class_in_the_text_decides(text: str, kind: type[BrokerError], sente
     assert may_pass(found) is passes
 
 
+def test_the_cause_is_shown_not_the_call() -> None:
+    text = "An error occurred while calling o643.save.\n: org.apache.spark.SparkException: the worker died\n\tat x"
+    assert str(failure_of(RuntimeError(text))).endswith(
+        "ended the query: org.apache.spark.SparkException: the worker died"
+    )
+
+
 def test_a_record_that_may_not_fail_has_a_code_of_its_own() -> None:
     assert failure_of(RuntimeError(f"x {VIOLATION}positive")).code == "record_invalid"
     assert failure_of(RuntimeError(f"x {DECODE_FAILED}s/0")).code == "record_invalid"
