@@ -106,7 +106,7 @@ pub(crate) fn recover(data: &[u8]) {
 }
 
 /// The same ends, and the same value wherever both serve one. (An index that is taken at its word may hide damage that
-/// the walk of the next open finds the way around.)
+/// the scan of the next open finds the way around.)
 fn agree(first: &Content, second: &Content) {
     assert_eq!((first.0, first.1), (second.0, second.1), "the ends moved");
     let known: BTreeMap<_, _> = first.2.iter().cloned().collect();

@@ -6,7 +6,7 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// What was tried on a file or a directory when the operating system refused.
+/// An operation on a file or a directory that the operating system refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum IoOp {
@@ -37,7 +37,7 @@ pub enum IoOp {
 }
 
 impl IoOp {
-    /// Whether nothing on disk can have changed, even when it failed.
+    /// Returns whether the operation cannot have changed anything on disk, even when it failed.
     fn only_reads(self) -> bool {
         matches!(self, Self::Open | Self::Read | Self::List | Self::Stat)
     }
@@ -207,7 +207,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// Whether the error goes away once the machine has space or descriptors again, and nothing was lost by it. A failed
+    /// Returns whether the error goes away once the machine has space or descriptors again, and nothing was lost by it. A failed
     /// sync is never transient, whatever its reason: the page cache may have dropped what it should have written.
     pub fn is_transient(&self) -> bool {
         match self {
@@ -219,7 +219,7 @@ impl Error {
         }
     }
 
-    /// Whether something that should be on disk may not be: then nothing from the directory may be acknowledged any more.
+    /// Returns whether data that should be on disk may be missing there: then nothing from the directory may be acknowledged.
     pub(crate) fn is_fatal(&self) -> bool {
         match self {
             Self::Io { operation, .. } => !self.is_transient() && !operation.only_reads(),
@@ -243,7 +243,7 @@ impl Error {
     }
 }
 
-/// Whether the error means that no space or quota is left.
+/// Returns whether the error means that no space or quota is left.
 pub(crate) fn is_full(error: &io::Error) -> bool {
     matches!(
         error.kind(),
@@ -251,7 +251,7 @@ pub(crate) fn is_full(error: &io::Error) -> bool {
     )
 }
 
-/// Whether the error means that no file can be opened at the moment.
+/// Returns whether the error means that no file can be opened at the moment.
 fn is_out_of_descriptors(error: &io::Error) -> bool {
     matches!(
         Errno::from_io_error(error),

@@ -28,7 +28,7 @@ use parking_lot::Mutex;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Bytes of batches since the last commit request that are kept for the journal; beyond that it reads them from the segment.
+/// Bytes of batches since the last commit request that are kept for the WAL; beyond that it reads them from the segment.
 const HELD_BYTES: u64 = 1 << 20;
 /// Zeros written at once, up to a multiple of this. Measured for batches of 5 KiB, by 16, 64 and 256 KiB: 3.3, 2.6 and 3.1 µs each,
 /// and 4.9 µs without.
@@ -49,11 +49,11 @@ pub struct Log {
     /// Group commit; also keeps the threads alive.
     pub(crate) committer: Arc<GroupCommitter>,
     pub(crate) background: JobSender,
-    /// Whether rounds may put this log's batches into the journal.
+    /// Whether rounds may put this log's batches into the WAL.
     pub(crate) uses_wal: bool,
     /// Position in the active segment up to which commits were requested.
     pub(crate) committed_to: u64,
-    /// Batches appended since, while rounds use the journal, up to [`HELD_BYTES`].
+    /// Batches appended since, while rounds use the WAL, up to [`HELD_BYTES`].
     pub(crate) uncommitted: Vec<Bytes>,
     pub(crate) options: LogOptions,
     /// Encrypts batches; created by the first append that needs it.
@@ -167,8 +167,8 @@ impl Log {
         Ok(())
     }
 
-    /// Has more zeros written behind the end of the active segment when few are left; none while the journal bears the acks,
-    /// because then no ack waits for a sync of the segment.
+    /// Submits the writing of more zeros after the end of the active segment when few are left. Submits nothing while acks rely on
+    /// the WAL, because then no ack waits for a sync of the segment.
     fn preallocate(&self) {
         let (end, options) = (self.active.end(), &self.options);
         if self.shared.is_in_wal() {
@@ -189,7 +189,7 @@ impl Log {
     }
 
     /// The stride of the zeros to write with a batch of `len` bytes at `position`; 0 = none. Only small batches of a log whose
-    /// acks the journal bears have zeros: the background worker preallocates nothing for such a log.
+    /// acks rely on the WAL have zeros: the background worker preallocates nothing for such a log.
     fn stride(&self, position: u64, len: usize) -> u64 {
         let (options, end) = (&self.options, position + STRIDE);
         let has_room = STRIDE <= options.preallocate_bytes && end <= options.segment_bytes;
@@ -201,7 +201,7 @@ impl Log {
         }
     }
 
-    /// Truncates what a failed write left behind the end. Any error but a lack of space fails the directory.
+    /// Truncates what a failed write left after the end. Any error but a lack of space fails the directory.
     fn failed_write(&self, file: &SyncFile, source: std::io::Error, end: u64) -> Error {
         let path = self.active.path();
         let error = Error::io(IoOp::Write, path, source);
@@ -277,16 +277,16 @@ impl Log {
             Err(error) => return done(Err(Arc::new(error))),
         };
         let range = self.take_uncommitted(file.as_ref(), end);
-        let in_journal = self.uses_wal;
+        let in_wal = self.uses_wal;
         self.committer.sync_queue().submit(SyncRequest {
             // Earlier requests are served before this one is answered.
-            file: file.filter(|_| !in_journal),
+            file: file.filter(|_| !in_wal),
             range,
             also: self.epochs.take_unsynced(),
             directory: None,
             answer: Box::new(move |result| match result {
                 Ok(()) => {
-                    if in_journal {
+                    if in_wal {
                         shared.raise_durable_end(end);
                     } else {
                         shared.raise_segment_synced_end(end);
@@ -298,7 +298,7 @@ impl Log {
         });
     }
 
-    /// Keeps the batch at `position` for the journal, so that it need not be read back.
+    /// Keeps the batch at `position` for the WAL, so that it need not be read back.
     fn remember(&mut self, batch: &Bytes, position: u64) {
         let held = position - self.committed_to + batch.len() as u64;
         let is_disk = self.options.durability == Durability::Disk;
@@ -307,8 +307,8 @@ impl Log {
         }
     }
 
-    /// The batches appended to the active segment since the last commit request, for the journal; `None` when there are none or
-    /// the log has no journal.
+    /// The batches appended to the active segment since the last commit request, for the WAL; `None` when there are none or
+    /// the log does not use it.
     fn take_uncommitted(&mut self, file: Option<&Arc<SyncFile>>, end: u64) -> Option<WalWrite> {
         let batches = std::mem::take(&mut self.uncommitted);
         let from = std::mem::replace(&mut self.committed_to, self.active.end());

@@ -2,17 +2,17 @@
 use bascule_record::crypt::KeyRing;
 use bascule_record::{Codec, Header};
 
-/// What an acknowledgement of this log means.
+/// When a record is acknowledged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Durability {
-    /// Synced to disk.
+    /// When it is synced to disk.
     #[default]
     Disk,
-    /// In the page cache.
+    /// When it is in the page cache.
     Memory,
 }
 
-/// Which log this is. Stored in every batch and segment and checked on open.
+/// Identifies a log. Stored in every batch and segment and checked on open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct LogId {
     /// Unique id of this creation of the partition.
@@ -36,12 +36,14 @@ impl LogId {
 pub struct LogOptions {
     /// Durability class.
     pub durability: Durability,
-    /// A segment is sealed when it has at least this many bytes (a batch is never split, so it overshoots); 1 to 2 GiB,
-    /// values outside are taken as the nearest bound.
+    /// Size in bytes at which the active segment is sealed: 1 to 2^31. A value outside this range is replaced by the nearest
+    /// bound. Batches are not split, so a segment may be larger by up to one batch; it is larger still while no space or file
+    /// descriptor is left for the next segment.
     pub segment_bytes: u64,
-    /// A non-empty active segment is sealed when its first record is older, ns; 0 = never by age.
+    /// Age of the first record, in ns, at which the active segment is sealed; 0 or less = no age limit.
     pub segment_age_ns: i64,
-    /// Step in which the active segment is written ahead with zeros, bytes.
+    /// How far zeros are written ahead of the end of the active segment, bytes. A segment with fewer bytes than that gets as
+    /// many zeros as it has bytes, at least 256 KiB; zeros never exceed `segment_bytes`. 0 = no zeros ahead.
     pub preallocate_bytes: u64,
     /// Compression of batches that the log itself seals (the metadata log); partitions seal before they append.
     pub codec: Codec,
@@ -63,17 +65,21 @@ impl Default for LogOptions {
     }
 }
 
-/// What may be removed from the start of a log, whole sealed segments only. 0 = unlimited, each.
+/// Limits beyond which whole sealed segments are removed from the start of a log. A limit of 0 does not apply; a segment is
+/// removed when any other limit requires it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Retention {
-    /// Remove segments whose last record is older, ns.
+    /// Maximum age of the last record of a segment, ns. If its time is unknown, the time since the segment was sealed or the
+    /// log was opened counts.
     pub age_ns: i64,
-    /// Keep at most this many bytes (rule of liftbridge §5.5: the segment that exceeds goes).
+    /// Maximum size of the log in bytes of batches. Segments are counted from the newest back, the active one included; the
+    /// first one with which the sum exceeds the limit is removed with all older ones. The newest segment with records stays,
+    /// however large (liftbridge §5.5).
     pub bytes: u64,
-    /// Keep at most this many records, by the same rule.
+    /// Maximum number of records; segments are counted as for `bytes`.
     pub messages: u64,
-    /// A segment stays, whatever the limits, until this log has had its last batch for this time, ns of monotonic time; a batch
-    /// of an earlier run counts from the opening.
+    /// Minimum time before any limit removes a segment, ns of monotonic time. It begins when the segment is sealed, or when the
+    /// log is opened if an earlier run sealed it.
     pub min_age_ns: i64,
 }
 

@@ -48,7 +48,7 @@ fn a_flipped_bit_costs_its_batch_and_is_remembered() {
         for _ in 0..3 {
             expect_exactly(&log, 100, &[(base + 2, base + 3)]);
         }
-        // Behind the damage, also right there.
+        // After the damage, also right there.
         let (records, refused) = read_around(&log.reader(), base + 3);
         assert_eq!((records[0].0, refused), (base + 3, vec![]));
         let reported = reported.lock().unwrap().clone();
@@ -276,7 +276,7 @@ fn image(next_offset: u64, count: u64, chain: u32) -> Vec<u8> {
     bytes
 }
 
-/// A log whose record 7 holds an image, with `after` records behind it.
+/// A log whose record 7 holds an image, with `after` records after it.
 fn forged(images: u64, after: u64, clean: bool) -> (Home, Vec<Vec<u8>>) {
     let home = Home::new();
     let mut log = home.create(LogOptions {
@@ -294,7 +294,7 @@ fn forged(images: u64, after: u64, clean: bool) -> (Home, Vec<Vec<u8>>) {
     if clean {
         log.close().unwrap();
     } else {
-        // Durable below the checkpoint's point, but not closed: no index, zeros behind the end.
+        // Durable below the checkpoint's point, but not closed: no index, zeros after the end.
         let crashed = Home::new();
         copy(&home.path(), &crashed.path());
         log.close().unwrap();

@@ -59,7 +59,7 @@ fn on_disk(home: &Home) -> Vec<u8> {
         .collect()
 }
 
-/// Without the zeros behind them.
+/// Without the zeros after them.
 fn batches_on_disk(home: &Home) -> Vec<u8> {
     let mut bytes = on_disk(home);
     let end = bytes.iter().rposition(|byte| *byte != 0).unwrap();

@@ -15,7 +15,7 @@ use support::*;
 
 const BATCHES: usize = 60;
 
-/// One segment holds everything, and an index snapshot is due behind every 4 KiB.
+/// One segment holds everything, and an index snapshot is due after every 4 KiB.
 fn options() -> LogOptions {
     small(1 << 20)
 }
@@ -49,7 +49,7 @@ fn step(committer: &Arc<GroupCommitter>) {
     while committer.step() {}
 }
 
-/// A log of [`BATCHES`] batches that was killed, with an index snapshot behind the first `noted` of them.
+/// A log of [`BATCHES`] batches that was killed, with an index snapshot after the first `noted` of them.
 fn killed(noted: usize) -> (tempfile::TempDir, PathBuf) {
     let root = tempfile::tempdir().unwrap();
     let path = root.path().join("7");

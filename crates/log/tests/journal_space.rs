@@ -124,7 +124,7 @@ fn bytes_of_a_failed_journal_write_are_not_replayed() {
     storage.0.store(true, Ordering::Relaxed);
     assert_eq!(rounds(&mut logs, 1, &committer), 0, "synced directly");
     assert!(!storage.0.load(Ordering::Relaxed));
-    // Fewer logs: of the frames that were left some would lie behind these.
+    // Fewer logs: of the frames that were left some would lie after these.
     assert!(rounds(&mut logs[..3], 4, &committer) > 0);
     drop((logs, committer));
     let again = GroupCommitter::stepped_with_wal(storage, options).unwrap();

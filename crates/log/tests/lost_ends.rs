@@ -91,7 +91,7 @@ fn a_partial_removal_on_disk_is_not_damage() {
     assert_eq!((reader.log_start(), reader.log_end()), (4, 4));
 }
 
-/// A stepped group committer whose every round goes through the journal, and whose segments are never synced behind it.
+/// A stepped group committer whose every round goes through the journal, and whose segments are never synced afterwards.
 fn journaled(root: &Path) -> Arc<GroupCommitter> {
     let options = WalOptions {
         from_dirty_files: 1,

@@ -366,7 +366,7 @@ fn a_log_is_cut_only_where_it_is_asked_for_and_between_batches() {
         now_ns: 9,
         ..RepairOptions::default()
     };
-    // What lies behind the cut may be damaged: the cut takes it away, and a dry run says so.
+    // What lies after the cut may be damaged: the cut takes it away, and a dry run says so.
     flip(home.segments().last().unwrap(), 300);
     assert!(look(&home).is_damaged());
     for dry_run in [true, false] {

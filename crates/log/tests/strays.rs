@@ -133,7 +133,7 @@ fn what_an_earlier_life_wrote_behind_a_damaged_batch_is_never_served() {
     let home = closed(12, WIDE);
     let path = &home.segments()[0];
     let (bytes, at) = (fs::read(path).unwrap(), positions(path));
-    // It follows batch 4 as 5 does, but lies within 4 or behind its own place.
+    // It follows batch 4 as 5 does, but lies within 4 or after its own place.
     let before = Header::read(&bytes[at[4] as usize..]).unwrap();
     let stale = stale(5, before.link());
     for position in [at[4] + 140, at[5] + 40] {
@@ -209,7 +209,7 @@ fn a_misdirected_copy_of_the_end_is_not_taken_for_it() {
     let (bytes, at) = (fs::read(path).unwrap(), positions(path));
     let last = at[at.len() - 2] as usize;
     let header = Header::read(&bytes[last..]).unwrap();
-    // Over batches 2 and 3: the last one of the segment, and what an earlier run appended behind it.
+    // Over batches 2 and 3: the last one of the segment, and what an earlier run appended after it.
     let stale = stale(header.next_offset(), header.link());
     let copied = copy_over(path, last as u64..at[at.len() - 1], at[2]);
     overwrite(path, copied, &stale);

@@ -157,7 +157,7 @@ pub fn apply(directory: &Path, others: &[PathBuf; 2], dice: &mut Dice) -> Injury
     }
 }
 
-/// Damages bytes of that range of the file; a cut takes all behind it, too.
+/// Damages bytes of that range of the file; a cut takes all after it, too.
 pub fn apply_within(path: &Path, range: Range<usize>, dice: &mut Dice) -> Injury {
     let mut bytes = fs::read(path).unwrap();
     let from = range.start + dice.below(range.len() as u64) as usize;

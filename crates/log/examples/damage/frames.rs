@@ -45,7 +45,7 @@ pub struct Left {
     pub whole: bool,
     /// Its log and the offsets up to this one can be known; 0: nothing can.
     pub named_to: u64,
-    /// That something is missing can be known by what stands there, or by what lies behind it in the file.
+    /// That something is missing can be known by what stands there, or by what lies after it in the file.
     pub is_noticed: bool,
     /// That it was acknowledged can be known.
     pub is_vouched: bool,
@@ -208,7 +208,7 @@ fn marks(file: &JournalFile, now: &[u8]) -> Option<(usize, usize)> {
     Some((odd.0.max(even.0), odd.1.max(even.1)))
 }
 
-/// Whether it can still be known which log number of the file this is: the preamble is there, or its copy.
+/// Returns whether it can still be known which log number of the file this is: the preamble is there, or its copy.
 fn is_use_of(now: &[u8], file: &JournalFile) -> bool {
     let known = &file.bytes[..PREAMBLE_BYTES];
     let Some(begin) = now.get(..PREAMBLE_BYTES) else {

@@ -89,7 +89,7 @@ impl Home {
         }
     }
 
-    /// Whether everything synced is, byte for byte, as it was in the middle of the run: a power cut at that moment leaves this
+    /// Returns whether all synced bytes are as they were in the middle of the run: a power cut at that moment leaves this
     /// directory if later writes were in flight then.
     pub fn is_as_earlier(&self, work: &Path) -> bool {
         let is_same = |at: &Path, what: &str| {

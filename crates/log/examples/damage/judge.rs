@@ -15,7 +15,7 @@ pub struct Seen {
 }
 
 impl Seen {
-    /// Whether the offset is served or refused.
+    /// Returns whether the offset is served or refused.
     pub fn knows(&self, offset: u64) -> bool {
         let is_refused = |(from, to): &(u64, u64)| (*from..*to).contains(&offset);
         self.served.iter().any(|(served, _)| *served == offset)

@@ -44,7 +44,7 @@ pub struct SyncStatistics {
     pub durations: Durations,
     /// Rounds that synced the WAL in place of segments.
     pub wal_rounds: u64,
-    /// Bytes written to the journal, in addition to the segments.
+    /// Bytes written to the WAL, in addition to the segments.
     pub wal_bytes: u64,
 }
 
@@ -172,7 +172,7 @@ impl GroupCommitter {
         jobs.run_all() || any
     }
 
-    /// Whether the owner does the work by [`GroupCommitter::step`].
+    /// Returns whether the owner does the work by [`GroupCommitter::step`].
     pub(crate) fn is_stepped(&self) -> bool {
         matches!(self.background, Background::Stepped(_))
     }
@@ -200,7 +200,7 @@ impl GroupCommitter {
     }
 
     /// Damage of the WAL that was found when it was opened, in the order in which it was written. [`crate::Log::open`] returns
-    /// what it costs a log.
+    /// the records that a log lost by it.
     pub fn wal_damages(&self) -> Vec<WalDamage> {
         let wal = self.queue.wal();
         wal.map_or_else(Vec::new, |wal| wal.damages().to_vec())

@@ -1,6 +1,6 @@
-//! The rounds of a group committer: take what waits, make it durable, answer.
+//! The rounds of a group committer: take the queued requests, make their data durable, answer them.
 //!
-//! What few wait for is synced file by file, mostly; of many partitions the [`Wal`] is synced instead, where there is one.
+//! With few dirty segments a round usually syncs each file; with many it writes to the [`Wal`] instead, if there is one.
 use crate::commit::group_committer::SyncStatistics;
 use crate::commit::histogram::Histogram;
 use crate::failpoint;
@@ -29,7 +29,7 @@ pub(crate) struct SyncRequest {
     pub file: Option<Arc<SyncFile>>,
     /// One more.
     pub also: Option<Arc<SyncFile>>,
-    /// What a log adds to its active segment: synced there or in the WAL.
+    /// The range that a log adds to its active segment: synced there or in the WAL.
     pub range: Option<WalWrite>,
     /// A directory to sync after the files.
     pub directory: Option<Arc<SyncFile>>,
@@ -280,7 +280,7 @@ impl SyncQueue {
         }
     }
 
-    /// Whether the WAL took the ranges.
+    /// Returns whether the WAL took the ranges.
     fn write(&self, wal: &Arc<Wal>, ranges: &[&WalWrite]) -> Result<bool, Error> {
         let Some(bytes) = wal.write(ranges)? else {
             return Ok(false);

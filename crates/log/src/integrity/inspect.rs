@@ -1,6 +1,6 @@
 //! The content of a log's directory for people: segments, batches, epochs, producers, checkpoint, quarantine.
 use super::Damage;
-use super::walk::walk;
+use super::segment_check::check_segment;
 use crate::io::disk;
 use crate::io::storage::{OpenMode, Storage};
 use crate::segment::epochs::EpochTable;
@@ -122,7 +122,7 @@ pub fn inspect(
             has_index: index.is_some(),
             ..SegmentView::default()
         };
-        let walked = walk(
+        let checked = check_segment(
             &mut scan,
             &source.path,
             limit,
@@ -140,7 +140,7 @@ pub fn inspect(
         )
         .map_err(|error| Error::io(IoOp::Read, &source.path, error))?;
         (segment.next_offset, segment.end) = (scan.place.offset, scan.place.position);
-        segment.damages = walked.damages;
+        segment.damages = checked.damages;
         view.segments.push(segment);
     }
     Ok(view)

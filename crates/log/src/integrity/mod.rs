@@ -9,9 +9,9 @@
 mod inspect;
 mod repair;
 mod scrub;
+mod segment_check;
 mod verify;
 mod wal;
-mod walk;
 
 pub use crate::segment::damage::{Damage, Fault};
 pub use inspect::{BatchView, LogView, SegmentView, inspect};

@@ -3,7 +3,7 @@
 //! One thread at a time, at the pace of the caller. Cached pages are checked in the page cache and stay there; other pages are
 //! read and dropped again, so that a scrub evicts no page that is in use. A cached page hides the state of the disk until the
 //! system drops it: the next scrub sees it.
-use super::walk::walk;
+use super::segment_check::check_segment;
 use super::{Damage, Fault};
 use crate::io::storage::StorageFile;
 use crate::segment::Segment;
@@ -112,7 +112,7 @@ impl Run<'_> {
         };
         let mut scan = SegmentScan::of_segment(segment, &gentle, self.shared.identity, start);
         let (mut paced, mut stopped) = (PREAMBLE_BYTES, false);
-        let walked = walk(
+        let checked = check_segment(
             &mut scan,
             segment.path(),
             self.limit,
@@ -133,10 +133,10 @@ impl Run<'_> {
         if stopped {
             return Ok(None);
         }
-        let walked = walked.map_err(|source| ReadError::io(segment.path(), source))?;
-        quarantine.replace(segment.base_offset, self.limit, &walked.damages);
+        let checked = checked.map_err(|source| ReadError::io(segment.path(), source))?;
+        quarantine.replace(segment.base_offset, self.limit, &checked.damages);
         done.segments += 1;
-        done.damaged += walked.damages.len() as u64;
+        done.damaged += checked.damages.len() as u64;
         let end = scan.place;
         let link = end.chain.filter(|_| end.offset == self.limit);
         Ok(pace(end.position.saturating_sub(paced)).then_some(link))

@@ -2,7 +2,7 @@
 //!
 //! It finds more than recovery: recovery trusts index files and reads only headers below the durable point, verification reads
 //! every payload.
-use super::walk::{Walked, walk};
+use super::segment_check::{SegmentCheck, check_segment};
 use super::{Damage, Fault};
 use crate::io::disk;
 use crate::io::file_names::segment_name;
@@ -61,7 +61,7 @@ pub struct Finding {
 }
 
 impl Finding {
-    /// Whether records are lost or a file is in the wrong place; rebuilt files and torn tails do not count.
+    /// Returns whether records are lost or a file is in the wrong place; rebuilt files and torn tails do not count.
     pub(crate) fn is_damage(&self) -> bool {
         matches!(self.kind, FindingKind::Damage | FindingKind::Foreign)
     }
@@ -91,7 +91,7 @@ pub struct Verified {
 }
 
 impl Verified {
-    /// Whether any finding is damage.
+    /// Returns whether any finding is damage.
     pub fn is_damaged(&self) -> bool {
         self.findings.iter().any(Finding::is_damage)
     }
@@ -241,7 +241,7 @@ impl Check<'_> {
         let (mut batches, mut records) = (0, 0);
         let epochs = &mut self.epochs;
         let limit = next.unwrap_or(u64::MAX);
-        let walked = walk(
+        let checked = check_segment(
             &mut scan,
             &source.path,
             limit,
@@ -263,20 +263,20 @@ impl Check<'_> {
         self.out.records += records;
         self.out.bytes += scan.bytes_read();
         let end = scan.place;
-        walked.damages.iter().for_each(|damage| self.lose(damage));
+        checked.damages.iter().for_each(|damage| self.lose(damage));
         if let Some((summary, _)) = described
-            && walked.damages.is_empty()
+            && checked.damages.is_empty()
         {
             self.compare(source, &summary, &end);
         }
         self.place = end;
-        let lost = walked.damages.last().map_or(0, |damage| damage.end);
+        let lost = checked.damages.last().map_or(0, |damage| damage.end);
         if lost > self.place.offset {
             // The batch that the next segment's first one follows is among them.
             self.place.offset = lost;
             self.place.chain = None;
         }
-        Ok(self.end(source, next, &walked, end))
+        Ok(self.end(source, next, &checked, end))
     }
 
     /// Moves the place to the beginning of a segment.
@@ -360,16 +360,16 @@ impl Check<'_> {
         &mut self,
         source: &SegmentFile,
         next: Option<u64>,
-        walked: &Walked,
+        checked: &SegmentCheck,
         end: LogPosition,
     ) -> bool {
-        if let Some(newer) = &walked.newer {
+        if let Some(newer) = &checked.newer {
             let what = format!("a batch is not for this version: {newer}");
             self.find(FindingKind::Foreign, &source.path, end.position, what);
             return false;
         }
         let behind = next.is_some_and(|next| next != self.place.offset);
-        let cut = self.place.offset >= self.durable && (walked.torn || behind);
+        let cut = self.place.offset >= self.durable && (checked.torn || behind);
         if cut {
             self.out.findings.push(Finding {
                 kind: FindingKind::Tail,

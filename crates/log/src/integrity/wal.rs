@@ -1,4 +1,4 @@
-//! The WAL of a data directory that no broker uses, read and checked without changes, and what of each log only it holds.
+//! Checks the WAL of a data directory that no broker uses, without changes, and lists the records that only it holds.
 use super::Damage;
 use crate::io::storage::{OpenMode, Storage};
 use crate::recovery::replay::Replay;
@@ -21,12 +21,12 @@ pub struct WalVerified {
     pending: Pending,
 }
 
-/// What the next start will replay into one log.
+/// The records that the next start will replay into one log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WalOnlyRange {
-    /// First offset after everything, then.
+    /// The log end after that replay.
     pub end: u64,
-    /// Offsets [start, end) that each frame holds behind the segments, in the order in which they were written.
+    /// Offsets [start, end) that each frame holds after the segments, in the order in which they were written.
     pub frames: Vec<(u64, u64)>,
     /// Offsets that neither the segments nor the WAL have any more.
     pub lost: Vec<Damage>,
@@ -61,7 +61,7 @@ impl WalVerified {
         let lost = lost
             .into_iter()
             .map(|range| replay.damage(directory, range));
-        let mut frames = behind(chunks, log_end);
+        let mut frames = offsets_after(chunks, log_end);
         frames.retain(|(_, frame_end)| *frame_end <= end);
         Some(WalOnlyRange {
             end,
@@ -71,9 +71,9 @@ impl WalVerified {
     }
 }
 
-/// What frames hold behind `log_end` and no later one replaces: one that begins at an offset ends what was written before from
-/// there on.
-fn behind(chunks: &[ReplayChunk], log_end: u64) -> Vec<(u64, u64)> {
+/// The offsets of frames after `log_end` that later frames do not replace. A frame replaces all earlier frames from its first
+/// offset on.
+fn offsets_after(chunks: &[ReplayChunk], log_end: u64) -> Vec<(u64, u64)> {
     let (mut limit, mut frames) = (u64::MAX, Vec::new());
     for chunk in chunks.iter().rev() {
         let (start, end) = (chunk.start.max(log_end), chunk.end.min(limit));

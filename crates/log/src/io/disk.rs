@@ -32,7 +32,7 @@ impl SyncFile {
         Ok(Self::new(path.to_path_buf(), open(storage, path, mode)?))
     }
 
-    /// Whether this is the first call for this file in this round; rounds count from 1.
+    /// Returns whether this is the first call for this file in this round; rounds count from 1.
     pub fn first_in(&self, round: u64) -> bool {
         self.round.swap(round, Ordering::Relaxed) != round
     }

@@ -11,12 +11,12 @@ pub(crate) fn base_offset_of(path: &Path) -> Option<u64> {
     numbered(path, ".seg")
 }
 
-/// The name of a journal file: `<number, 20 digits>.journal`.
+/// The name of a WAL file: `<number, 20 digits>.journal`.
 pub(crate) fn journal_name(number: u64) -> String {
     format!("{number:020}.journal")
 }
 
-/// The number in a journal file's name; `None` when it is not one.
+/// The number in a WAL file's name; `None` when it is not one.
 pub(crate) fn journal_number(path: &Path) -> Option<u64> {
     numbered(path, ".journal")
 }

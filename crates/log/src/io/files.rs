@@ -17,13 +17,13 @@ pub(crate) const OPEN_SEGMENTS: usize = 512;
 
 /// Something with a file that is opened when it is used, and may be closed while it is not in use.
 pub(crate) trait HeldFile: Debug + Send + Sync {
-    /// Whether the file was used since the last call.
+    /// Returns whether the file was used since the last call.
     fn take_used(&self) -> bool;
 
     /// Closes the file unless something in it is unsynced. Returns whether it is closed.
     fn close_unless_unsynced(&self) -> bool;
 
-    /// Whether the file is held open.
+    /// Returns whether the file is held open.
     #[cfg(test)]
     fn is_open(&self) -> bool;
 }
@@ -55,7 +55,7 @@ impl Files {
         &*self.storage
     }
 
-    /// Whether anything has failed: every failed sync of a file of [`Files::storage`] does.
+    /// Returns whether anything has failed: every failed sync of a file of [`Files::storage`] does.
     pub fn health(&self) -> &Arc<Health> {
         &self.health
     }

@@ -1,5 +1,5 @@
-//! Queues of jobs, run by a thread or by the owner of the queue, in order of submission; [`JobSender::submit_first`] goes before
-//! all others. The thread ends when its handle is dropped and the queue is empty.
+//! Queues of jobs, run by a thread or by the owner of the queue, in order of submission; a job of [`JobSender::submit_first`]
+//! runs before all others. The thread ends when its handle is dropped and the queue is empty.
 use parking_lot::{Condvar, Mutex};
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -1,7 +1,7 @@
-//! Zeros behind the end of an active segment, so that a sync has no metadata to write.
+//! Zeros after the end of an active segment, so that a sync has no metadata to write.
 //!
 //! A sync of a growing file also writes its size and block map; a sync of a file whose blocks exist writes data only, in
-//! about half the time. So the background worker writes and syncs zeros chunk by chunk behind the end of the log, as long as
+//! about half the time. So the background worker writes and syncs zeros chunk by chunk after the end of the log, as long as
 //! syncs are small enough to gain by it. The writer never waits for it: it may write past the zeros at any time.
 //!
 //! Locks: `stopped` guards the range being zeroed. The background worker holds it while it writes one chunk to the page
@@ -47,7 +47,7 @@ pub(crate) fn write_zeros(file: &dyn StorageFile, from: u64, to: u64) -> io::Res
 const LARGEST_BLOCK: u64 = 64 << 10;
 const USUAL_BLOCK: u64 = 4096;
 
-/// Overwrites with zeros, durably, the bytes that the filesystem may hold in the last block of a file behind its end.
+/// Overwrites with zeros, durably, the bytes that the filesystem may hold in the last block of a file after its end.
 /// Returns the new length.
 ///
 /// A block that was written before a power cut keeps its bytes even if the new length was lost. If the file grows in the
@@ -68,7 +68,7 @@ pub(crate) fn cover_last_block(file: &dyn StorageFile, end: u64) -> io::Result<u
     Ok(covered)
 }
 
-/// The zeros behind the end of a file that is being written.
+/// The zeros after the end of a file that is being written.
 #[derive(Debug)]
 pub(crate) struct Preallocation {
     /// Everything between the end of what is written and this position is zeros.
@@ -86,7 +86,7 @@ pub(crate) struct Preallocation {
 type Stopped = bool;
 
 impl Preallocation {
-    /// Of a file of `len` bytes, with nothing but zeros behind the end of what is written.
+    /// Of a file of `len` bytes, with nothing but zeros after the end of what is written.
     pub fn new(len: u64) -> Arc<Self> {
         Arc::new(Self {
             zeroed_to: AtomicU64::new(len),

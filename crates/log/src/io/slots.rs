@@ -1,13 +1,13 @@
 //! A small file of two slots, one of which survives a torn write.
 //!
-//! Slot 0 lies at position 0, slot 1 at 4,096, so that no block holds both. Each has a sequence number and ends with a
-//! checksum. The valid slot with the higher number counts; an invalid slot counts as absent. A write never goes to the slot
+//! Slot 0 is at position 0, slot 1 at 4,096, so that no block holds both. Each has a sequence number and ends with a
+//! checksum. The valid slot with the higher number counts; an invalid slot counts as absent. A write never replaces the slot
 //! that was synced last.
 use crate::io::disk::read_up_to;
 use crate::io::storage::StorageFile;
 use std::io;
 
-/// Where slot 1 lies, bytes.
+/// Position of slot 1, bytes.
 pub(crate) const SLOT_DISTANCE: u64 = 4096;
 /// The slot of the first write.
 pub(crate) const FIRST_SLOT: u64 = 1;
@@ -68,7 +68,7 @@ pub(crate) fn reserve(file: &dyn StorageFile, slot_bytes: usize) -> io::Result<(
     Ok(())
 }
 
-/// The bytes of a slot, zeros behind the end of the file.
+/// The bytes of a slot, zeros after the end of the file.
 pub(crate) fn read_slot<const BYTES: usize>(
     file: &dyn StorageFile,
     position: u64,

@@ -335,7 +335,7 @@ impl<S: StorageOver> Storage for S {
     }
 }
 
-/// The operating system's files. What it makes only the user of this process may use: files 0600, directories 0700.
+/// The operating system's files. New files and directories are for the user of this process only (modes 0600 and 0700).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct OsStorage;
 

@@ -16,7 +16,7 @@ pub(crate) struct FileWindow<'a> {
     buffer: Vec<u8>,
     /// Bytes to read the next time.
     window: usize,
-    /// Bytes of the buffer that are filled, and where the first one lies in the file.
+    /// Bytes of the buffer that are filled, and the position of the first one in the file.
     filled: usize,
     filled_at: u64,
     /// Bytes read so far.
@@ -52,7 +52,7 @@ impl<'a> FileWindow<'a> {
             let window = self.window;
             self.window = WINDOW.min(2 * window);
             match self.fill(position, wanted.max(window).min(available)) {
-                // A bad page behind the wanted bytes must not fail the read.
+                // A bad page after the wanted bytes must not fail the read.
                 Err(error) if is_media_error(&error) => self.fill(position, wanted)?,
                 other => other?,
             }
@@ -96,7 +96,7 @@ impl<'a> FileWindow<'a> {
     }
 }
 
-/// Whether the disk lost the bytes; other errors say nothing about them.
+/// Returns whether the disk lost the bytes; other errors say nothing about them.
 pub(crate) fn is_media_error(error: &io::Error) -> bool {
     matches!(
         Errno::from_io_error(error),

@@ -22,8 +22,9 @@ pub struct Cursor {
     shared: Arc<Shared>,
     offset: u64,
     at: Option<At>,
-    /// Position of damage that a second read did not find; at the third attempt it counts as damage.
-    doubted: Option<u64>,
+    /// File position where a batch was invalid and valid when read again. If it is invalid there once more, it is reported as
+    /// damage.
+    suspect_position: Option<u64>,
     /// The last returned buffer; reused once its reader has dropped it.
     spare: Option<Bytes>,
 }
@@ -35,17 +36,17 @@ struct At {
     place: LogPosition,
 }
 
-/// The outcome of a walk through a buffer.
-enum Walk {
+/// The outcome of checking the batches in a buffer.
+enum BufferScan {
     /// Batches in `[from, to)` of the buffer are to be returned.
     Batches { from: usize, to: usize },
-    /// Everything in the buffer lies before the cursor.
+    /// All batches in the buffer end at or before the cursor.
     Passed,
     /// The next batch needs that many bytes.
     Needs(usize),
     /// The next batch is not committed, or beyond the limit.
     Nothing,
-    /// The batch that belongs at the position is not there.
+    /// The bytes at the position are not the expected batch.
     Damage,
 }
 
@@ -53,7 +54,7 @@ enum Walk {
 enum WalRead {
     /// The batch, to be returned.
     Batch(Bytes),
-    /// It lies before the cursor.
+    /// It ends at or before the cursor.
     Passed,
     /// It is not committed, or beyond the limit.
     Nothing,
@@ -67,7 +68,7 @@ impl Cursor {
             shared,
             offset,
             at: None,
-            doubted: None,
+            suspect_position: None,
             spare: None,
         }
     }
@@ -85,9 +86,11 @@ impl Cursor {
         }
     }
 
-    /// The next whole batches whose base is below `until` (exclusive; capped at the high watermark), about `max_bytes`
-    /// but at least one batch; `None` when there is none yet. The first batch may begin before [`Cursor::offset`] of before the
-    /// call: callers skip with `Batch::seek`. If retention removed the position, reading continues at the log start.
+    /// Returns the next whole batches whose base offset is below `until` (exclusive; capped at the high watermark): at least
+    /// one batch, and further ones as long as all together have at most `max_bytes`. `None`: there is none yet.
+    ///
+    /// The first batch may also contain records before [`Cursor::offset`] as it was before the call: callers skip them with
+    /// `Batch::seek`. If retention removed the position, reading continues at the log start.
     ///
     /// # Errors
     /// See [`ReadError`]. After `WouldBlock` and `Damaged` the cursor has not moved; [`Cursor::skip_to`] the end of a damaged range
@@ -105,7 +108,7 @@ impl Cursor {
         let limit = until.min(committed);
         let mut wanted = max_bytes;
         loop {
-            self.keep_behind_log_start();
+            self.clamp_to_log_start();
             if self.offset >= limit {
                 self.spare = None;
                 return Ok(None);
@@ -116,30 +119,32 @@ impl Cursor {
             let Some((buffer, complete)) = self.fill(&at, wanted, mode)? else {
                 continue;
             };
-            match self.walk(&at, &buffer, limit, committed, max_bytes) {
-                Walk::Batches { from, to } => {
+            match self.scan_buffer(&at, &buffer, limit, committed, max_bytes) {
+                BufferScan::Batches { from, to } => {
                     let bytes = buffer.freeze();
                     self.spare = Some(bytes.clone());
                     return Ok(Some(bytes.slice(from..to)));
                 }
-                Walk::Passed => wanted = max_bytes,
-                Walk::Nothing => return Ok(None),
-                Walk::Needs(bytes) if complete => wanted = bytes,
+                BufferScan::Passed => wanted = max_bytes,
+                BufferScan::Nothing => return Ok(None),
+                BufferScan::Needs(bytes) if complete => wanted = bytes,
                 // Fewer bytes than the segment should have: not cached, or the file lost its end.
-                Walk::Needs(_) | Walk::Damage if mode == ReadMode::NoWait => {
+                BufferScan::Needs(_) | BufferScan::Damage if mode == ReadMode::NoWait => {
                     return Err(ReadError::WouldBlock);
                 }
-                Walk::Needs(_) | Walk::Damage => match self.read_from_wal(limit, committed) {
-                    WalRead::Batch(batch) => return Ok(Some(batch)),
-                    WalRead::Passed => {}
-                    WalRead::Nothing => return Ok(None),
-                    WalRead::Missing => self.pass_damage()?,
-                },
+                BufferScan::Needs(_) | BufferScan::Damage => {
+                    match self.read_from_wal(limit, committed) {
+                        WalRead::Batch(batch) => return Ok(Some(batch)),
+                        WalRead::Passed => {}
+                        WalRead::Nothing => return Ok(None),
+                        WalRead::Missing => self.skip_damage()?,
+                    }
+                }
             }
         }
     }
 
-    fn keep_behind_log_start(&mut self) {
+    fn clamp_to_log_start(&mut self) {
         let start = self.shared.log_start();
         if self.offset < start {
             self.offset = start;
@@ -158,7 +163,7 @@ impl Cursor {
         let after = segments.partition_point(|segment| segment.base_offset <= self.offset);
         let Some(segment) = after.checked_sub(1).and_then(|i| segments.get(i)) else {
             let wanted = self.offset;
-            self.keep_behind_log_start();
+            self.clamp_to_log_start();
             if self.offset == wanted {
                 let first = segments.first().map_or(u64::MAX, |first| first.base_offset);
                 return Err(self.missing(wanted, first));
@@ -173,7 +178,7 @@ impl Cursor {
         if let Some(at) = &before
             && at.segment.base_offset == segment.base_offset
         {
-            return self.past_the_end(at, next_base);
+            return self.segment_ends_early(at, next_base);
         }
         let entry = segment.index().floor(self.offset);
         let place = LogPosition {
@@ -194,14 +199,14 @@ impl Cursor {
             place,
         };
         if place.position >= at.segment.end() {
-            return self.past_the_end(&at, next_base);
+            return self.segment_ends_early(&at, next_base);
         }
         self.at = Some(at.clone());
         Ok(Some(at))
     }
 
     /// The segment has no more batches although the offset is committed: the rest of the segment is lost.
-    fn past_the_end(&self, at: &At, next_base: u64) -> Result<Option<At>, ReadError> {
+    fn segment_ends_early(&self, at: &At, next_base: u64) -> Result<Option<At>, ReadError> {
         let end = if next_base == u64::MAX {
             self.shared.log_end()
         } else {
@@ -275,7 +280,7 @@ impl Cursor {
         let mut buffer = self.buffer(wanted.max(least).min(available));
         let read = match mode {
             ReadMode::NoWait => read_cached(&file, &mut buffer, at.place.position)?,
-            ReadMode::Blocking => read_what_can_be(&file, &mut buffer, at.place.position)?,
+            ReadMode::Blocking => read_until_media_error(&file, &mut buffer, at.place.position)?,
         };
         let complete = read == buffer.len();
         buffer.truncate(read);
@@ -295,43 +300,43 @@ impl Cursor {
     }
 
     /// Checks the headers in the buffer, which begins at the position, and moves the cursor over valid batches.
-    fn walk(
+    fn scan_buffer(
         &mut self,
         at: &At,
         buffer: &BytesMut,
         limit: u64,
         committed: u64,
         max_bytes: usize,
-    ) -> Walk {
+    ) -> BufferScan {
         let mut place = at.place;
         let (mut from, mut to) = (0, 0);
         let outcome = loop {
             if to > from && to - from >= max_bytes || place.position >= at.segment.end() {
-                break Walk::Passed;
+                break BufferScan::Passed;
             }
             if place.position + HEADER_BYTES as u64 > at.segment.end() {
-                break Walk::Damage;
+                break BufferScan::Damage;
             }
             let rest = buffer.get(to..).unwrap_or_default();
             let Some(head) = rest.get(..HEADER_BYTES) else {
-                break Walk::Needs(HEADER_BYTES);
+                break BufferScan::Needs(HEADER_BYTES);
             };
             let header = match Header::read(head) {
                 Ok(header) if place.fits(&header, self.shared.identity) => header,
-                _ => break Walk::Damage,
+                _ => break BufferScan::Damage,
             };
             let size = header.batch_bytes();
             if place.position + size as u64 > at.segment.end() {
-                break Walk::Damage;
+                break BufferScan::Damage;
             }
             if header.base_offset >= limit || header.next_offset() > committed {
-                break Walk::Nothing;
+                break BufferScan::Nothing;
             }
             if rest.len() < size {
-                break Walk::Needs(size);
+                break BufferScan::Needs(size);
             }
             if to > from && to - from + size > max_bytes {
-                break Walk::Passed;
+                break BufferScan::Passed;
             }
             to += size;
             place = place.after(&header);
@@ -346,7 +351,7 @@ impl Cursor {
         });
         if to > from {
             self.offset = place.offset;
-            return Walk::Batches { from, to };
+            return BufferScan::Batches { from, to };
         }
         outcome
     }
@@ -372,8 +377,8 @@ impl Cursor {
         WalRead::Batch(batch)
     }
 
-    /// Finds the next servable batch behind the damage at the position. Reports no damage before the cursor.
-    fn pass_damage(&mut self) -> Result<(), ReadError> {
+    /// Moves to the next valid batch after the damage at the position. Damage that ends at or before the cursor is not reported.
+    fn skip_damage(&mut self) -> Result<(), ReadError> {
         let Some(At { segment, place }) = self.at.take() else {
             return Ok(());
         };
@@ -388,9 +393,9 @@ impl Cursor {
         let identity = self.shared.identity;
         let mut scan = SegmentScan::of_segment(&segment, &*file.file, identity, place);
         let (fault, resumed) = match scan.next().map_err(failed)? {
-            Step::Batch(..) if self.doubted != Some(place.position) => {
+            Step::Batch(..) if self.suspect_position != Some(place.position) => {
                 // The second read succeeded: a transient fault of the disk.
-                self.doubted = Some(place.position);
+                self.suspect_position = Some(place.position);
                 self.at = Some(At { segment, place });
                 return Ok(());
             }
@@ -428,8 +433,8 @@ impl Cursor {
     }
 }
 
-/// Reads up to the first media error.
-fn read_what_can_be(
+/// Fills the buffer up to the first page that the disk cannot read. Returns the number of bytes read.
+fn read_until_media_error(
     file: &SyncFile,
     buffer: &mut BytesMut,
     position: u64,

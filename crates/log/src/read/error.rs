@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReadError {
-    /// The offset was removed by retention, or lies beyond the end.
+    /// The offset was removed by retention, or is beyond the end.
     #[error("offset {offset} is outside [{start}, {end})")]
     OutOfRange {
         /// Wanted.

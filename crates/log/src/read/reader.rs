@@ -81,7 +81,7 @@ impl LogReader {
         self.shared.segments().len()
     }
 
-    /// Whether the log was closed or deleted.
+    /// Returns whether the log was closed or deleted.
     pub fn is_closed(&self) -> bool {
         self.shared.is_closed()
     }

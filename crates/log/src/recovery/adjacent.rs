@@ -1,5 +1,5 @@
-//! What a segment, the next one and the journal prove about each other.
-use super::scan_segments::Walk;
+//! Consistency checks between adjacent segments.
+use super::scan_segments::RecoveryScan;
 use crate::Error;
 use crate::io::file_names::segment_name;
 use crate::segment::damage::{Damage, Fault};
@@ -9,10 +9,10 @@ use crate::segment::{NO_TIME, Segment};
 use bascule_record::Header;
 use std::sync::Arc;
 
-impl Walk<'_> {
-    /// Whether the batch reaches into the next segment and that segment is valid: then the batch is a misplaced copy. A next
+impl RecoveryScan<'_> {
+    /// Returns whether the batch overlaps the next segment and that segment is valid: then the batch is a misplaced copy. A next
     /// segment without a batch may be the rest of a roll without space, after which the writer continued here.
-    pub(super) fn passes(
+    pub(super) fn overlaps_next_segment(
         &self,
         header: &Header,
         next: Option<&SegmentFile>,
@@ -26,7 +26,7 @@ impl Walk<'_> {
         Ok(resumed_before || continues && has_batch(next, self.identity)?)
     }
 
-    /// Whether the segment is the rest of a roll without space: it begins before the end of the log and is empty.
+    /// Returns whether a roll that ran out of space left this segment: it begins before the end of the log and is empty.
     pub(super) fn is_left_over(&self, source: &SegmentFile) -> Result<bool, Error> {
         Ok(source.base_offset < self.place.offset && !has_batch(source, self.identity)?)
     }
@@ -40,7 +40,7 @@ impl Walk<'_> {
 
     /// Sets the latest time of records lost at the ends of segments. The preamble of the next segment has it, unless that
     /// segment was begun after a lost tail.
-    pub(super) fn note_lost_ends(&self, kept: &[SegmentFile], segments: &[Arc<Segment>]) {
+    pub(super) fn mark_lost_ends(&self, kept: &[SegmentFile], segments: &[Arc<Segment>]) {
         for (at, segment) in segments.iter().enumerate() {
             let (next, end) = (kept.get(at + 1), segment.next_offset());
             let ends_in_hole =
@@ -57,7 +57,7 @@ impl Walk<'_> {
 
     /// Records that the offsets from the position up to `end` are lost, unless they were removed. Without known damage a whole
     /// file is missing.
-    pub(super) fn lost_until(&mut self, end: u64) {
+    pub(super) fn mark_lost_until(&mut self, end: u64) {
         let start = self.place.offset.max(self.log_start);
         let broken = self.broken.take();
         if start >= end {

@@ -34,7 +34,7 @@ pub(crate) fn drop_page_cache(sources: &mut [SegmentFile], last: Checkpoint) -> 
     Ok(())
 }
 
-/// Whether the directory exists and holds the name.
+/// Returns whether the directory exists and holds the name.
 pub(crate) fn holds(storage: &dyn Storage, directory: &Path, name: &str) -> Result<bool, Error> {
     match disk::list(storage, directory) {
         Ok(paths) => Ok(paths.contains(&directory.join(name))),
@@ -43,7 +43,7 @@ pub(crate) fn holds(storage: &dyn Storage, directory: &Path, name: &str) -> Resu
     }
 }
 
-/// Whether the directory holds a file that was marked as deleted.
+/// Returns whether the directory holds a file that was marked as deleted.
 pub(crate) fn has_removed(storage: &dyn Storage, directory: &Path) -> Result<bool, Error> {
     let paths = disk::list(storage, directory)?;
     Ok(paths

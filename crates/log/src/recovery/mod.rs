@@ -1,4 +1,4 @@
-//! Creating and opening a log: segments are discovered, scanned and truncated, then the journal is replayed.
+//! Creating and opening a log: segments are discovered, scanned and truncated, then the WAL is replayed.
 mod adjacent;
 pub(crate) mod discover;
 mod open;

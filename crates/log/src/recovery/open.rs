@@ -213,7 +213,7 @@ impl Log {
             RecoveryHints {
                 checkpoint: last,
                 snapshot,
-                journal: replay.as_ref(),
+                wal: replay.as_ref(),
             },
             &options,
         )?;
@@ -267,7 +267,7 @@ impl Log {
             preallocation: recovered.preallocation,
             chain: recovered.chain,
             last_batch: recovered.last_batch,
-            noted: recovered.noted,
+            noted: recovered.index_snapshot_state,
             producers: recovered.producers,
             checkpoint,
         };

@@ -1,7 +1,7 @@
-//! Replays the part of the journal of a log when it is opened (reliability §3.1, step 3).
+//! Replays the batches of a log from the WAL when the log is opened (reliability §3.1, step 3).
 //!
 //! Later frames reveal the loss of a frame: a frame of a log begins where earlier rounds of the log ended, and those were
-//! acknowledged. So the log continues behind such a gap in a new segment, and the gap is damage: its offsets are refused to
+//! acknowledged. So the log continues after such a gap in a new segment, and the gap is damage: its offsets are refused to
 //! readers and never used again.
 use crate::failpoint;
 use crate::io::file_names::segment_name;
@@ -15,7 +15,7 @@ use bascule_record::Header;
 use bytes::Bytes;
 use std::collections::HashSet;
 
-/// The part of the journal of one log.
+/// The batches of one log in the WAL.
 pub(crate) struct Replay {
     /// In the order of writing, each with the offset from which on a later part replaces it.
     chunks: Vec<(ReplayChunk, u64)>,
@@ -28,7 +28,7 @@ pub(crate) struct Replay {
 pub(crate) struct Replayed {
     /// Appended batches.
     pub batches: u64,
-    /// Acknowledged offsets [start, end) that neither the segments nor the journal have.
+    /// Acknowledged offsets [start, end) that neither the segments nor the WAL have.
     pub lost: Vec<(u64, u64)>,
 }
 
@@ -201,7 +201,7 @@ impl Log {
             return Ok(());
         }
         let last_timestamp = self.shared.last_timestamp();
-        // The predecessor of the first batch behind the gap is lost.
+        // The predecessor of the first batch after the gap is lost.
         let chain = std::mem::replace(&mut self.chain, 0);
         let next = self.next_segment(end, last_timestamp, 0);
         self.chain = chain;
@@ -222,7 +222,7 @@ impl Log {
         Ok(())
     }
 
-    /// Whether the batch may belong to the current history of this log, behind its last batch.
+    /// Returns whether the batch may belong to the current history of this log, after its last batch.
     fn may_follow(&self, header: &Header) -> bool {
         let last = self.shared.last_timestamp();
         LogId::of(header) == self.shared.identity
@@ -232,7 +232,7 @@ impl Log {
                 || header.base_timestamp >= last)
     }
 
-    /// Whether it is the next batch of the log. Behind a gap the link of the last batch is unknown.
+    /// Returns whether it is the next batch of the log. After a gap the link of the last batch is unknown.
     fn continues(&self, header: &Header) -> bool {
         let end = self.shared.log_end();
         let is_behind_gap = self.chain == 0 && end > 0;

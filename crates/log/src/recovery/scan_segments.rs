@@ -2,14 +2,14 @@
 //!
 //! Segments below the durable point with a valid index file are not scanned, and the last segment is scanned from its index
 //! snapshot on. The scan reads headers below the durable point and whole batches from there on. The first invalid batch at
-//! or above the durable point is the torn tail: everything from there on is truncated, later segments included, and the
-//! truncation is synced before anything else happens, so that no batch behind it can reappear in a later run. An invalid
-//! batch below the durable point is damage: nothing is truncated, the scan continues at the next batch that is proven to
-//! belong to the log, and readers are refused exactly the gap.
+//! or above the durable point is the torn tail: everything from there on is truncated, later segments included. The
+//! truncation is synced before anything else happens, so no truncated batch reappears in a later run. An invalid batch below
+//! the durable point is damage: nothing is truncated, the scan continues at the next batch that is proven to belong to the
+//! log, and reads of the gap are refused.
 //!
-//! Without a readable checkpoint the durable point is the start of the last segment: earlier segments were synced when they
-//! were sealed, or, if the journal continues at the invalid batch, were about to be. The durable point is never below the
-//! log start: removed offsets are not used again.
+//! Without a readable checkpoint the durable point is the start of the last segment, because a segment is synced when it is
+//! sealed. A crash may have come before that sync; then the WAL has the batches from the invalid one on. The durable point
+//! is never below the log start: removed offsets are not used again.
 use crate::io::disk::{self};
 use crate::io::files::Files;
 use crate::io::preallocate::{Preallocation, cover_last_block};
@@ -42,7 +42,7 @@ pub struct Recovery {
     pub cut_bytes: u64,
     /// Damaged ranges below the durable point: offsets [start, end).
     pub damaged: Vec<(u64, u64)>,
-    /// Batches replayed from the journal.
+    /// Batches replayed from the WAL.
     pub replayed: u64,
     /// Whether the log was closed cleanly.
     pub clean: bool,
@@ -56,7 +56,7 @@ pub(crate) struct Recovered {
     pub segments: Vec<Arc<Segment>>,
     /// The active segment.
     pub active: Arc<Segment>,
-    /// The zeros behind its end.
+    /// The zeros after its end.
     pub preallocation: Arc<Preallocation>,
     /// First offset on disk.
     pub first_offset: u64,
@@ -67,7 +67,7 @@ pub(crate) struct Recovered {
     /// Position of the last batch in the active segment, if known.
     pub last_batch: Option<u64>,
     /// The state of index snapshots of the active segment.
-    pub noted: SnapshotState,
+    pub index_snapshot_state: SnapshotState,
     /// Latest timestamp.
     pub last_timestamp: i64,
     /// (epoch, start offset), ascending.
@@ -80,18 +80,18 @@ pub(crate) struct Recovered {
     pub report: Recovery,
 }
 
-/// What other files state about a log, before its segments are scanned.
+/// State of a log from files other than its segments, read before the scan.
 pub(crate) struct RecoveryHints<'a> {
     /// The checkpoint.
     pub checkpoint: Option<Checkpoint>,
     /// The index snapshot of the last segment.
     pub snapshot: Option<IndexSnapshot>,
-    /// The journal.
-    pub journal: Option<&'a Replay>,
+    /// The batches of this log in the WAL.
+    pub wal: Option<&'a Replay>,
 }
 
 /// The scan of the segments, in order.
-pub(super) struct Walk<'a> {
+pub(super) struct RecoveryScan<'a> {
     pub(super) files: &'a Arc<Files>,
     pub(super) directory: &'a Path,
     pub(super) identity: LogId,
@@ -108,7 +108,7 @@ pub(super) struct Walk<'a> {
     pub(super) snapshot: Option<IndexSnapshot>,
     /// Position of the last batch of the segment.
     pub(super) last_batch: Option<u64>,
-    pub(super) noted: SnapshotState,
+    pub(super) index_snapshot_state: SnapshotState,
     /// Whether a file was truncated.
     pub(super) truncated: bool,
     pub(super) report: Recovery,
@@ -143,38 +143,44 @@ impl Recovered {
         let RecoveryHints {
             checkpoint,
             snapshot,
-            journal,
+            wal,
         } = hints;
         let first_offset = sources.first().map_or(0, |source| source.base_offset);
         let last_base = sources.last().map_or(0, |source| source.base_offset);
         let durable = checkpoint.map_or(last_base, |known| known.durable.max(known.log_start));
-        let noted = snapshot.as_ref().map_or(0, IndexSnapshot::end_offset);
-        let in_wal = journal.filter(|_| checkpoint.is_none());
+        let snapshot_end = snapshot.as_ref().map_or(0, IndexSnapshot::end_offset);
+        let in_wal = wal.filter(|_| checkpoint.is_none());
         let in_wal = in_wal.map(Replay::batches).transpose()?;
-        let mut walk = Walk::new(files, directory, identity, options, durable.max(noted));
-        walk.snapshot = snapshot;
-        walk.in_wal = in_wal.as_ref();
-        walk.load_derived(first_offset);
+        let mut scan = RecoveryScan::new(
+            files,
+            directory,
+            identity,
+            options,
+            durable.max(snapshot_end),
+        );
+        scan.snapshot = snapshot;
+        scan.in_wal = in_wal.as_ref();
+        scan.load_producer_snapshot(first_offset);
         if let Some(known) = checkpoint {
-            walk.log_start = known.log_start;
-            // Only retention and trims move the log start, and they write the checkpoint before they remove a file.
-            walk.place.offset = known.log_start;
-            walk.lost_until(first_offset);
+            scan.log_start = known.log_start;
+            // Retention and trims alone move the log start, and they write the checkpoint before they remove a file.
+            scan.place.offset = known.log_start;
+            scan.mark_lost_until(first_offset);
         }
         let mut segments = Vec::with_capacity(sources.len());
         let mut kept = Vec::with_capacity(sources.len());
         let mut rest = sources.drain(..);
         while let Some(source) = rest.next() {
-            if !kept.is_empty() && walk.is_left_over(&source)? {
-                walk.remove_left_over(&source)?;
+            if !kept.is_empty() && scan.is_left_over(&source)? {
+                scan.remove_left_over(&source)?;
                 continue;
             }
-            if !walk.enter(&source, kept.is_empty()) {
+            if !scan.enter(&source, kept.is_empty()) {
                 let dropped: Vec<SegmentFile> = std::iter::once(source).chain(rest).collect();
-                walk.drop_behind_cut(&dropped)?;
+                scan.remove_segments_after(&dropped)?;
                 break;
             }
-            let (segment, end) = walk.segment(&source, rest.as_slice())?;
+            let (segment, end) = scan.segment(&source, rest.as_slice())?;
             if let Some(preamble) = &source.preamble {
                 segment.set_preamble(preamble);
             }
@@ -182,18 +188,18 @@ impl Recovered {
             kept.push(source);
             if let End::Cut { torn } = end {
                 let dropped: Vec<SegmentFile> = rest.collect();
-                walk.drop_behind_cut(&dropped)?;
+                scan.remove_segments_after(&dropped)?;
                 if let Some(source) = kept.last_mut() {
-                    walk.cut(source, torn)?;
+                    scan.cut(source, torn)?;
                 }
                 break;
             }
         }
-        walk.finish(kept, segments, first_offset, checkpoint)
+        scan.finish(kept, segments, first_offset, checkpoint)
     }
 }
 
-impl<'a> Walk<'a> {
+impl<'a> RecoveryScan<'a> {
     fn new(
         files: &'a Arc<Files>,
         directory: &'a Path,
@@ -215,7 +221,7 @@ impl<'a> Walk<'a> {
             producers_to: 0,
             snapshot: None,
             last_batch: None,
-            noted: SnapshotState::default(),
+            index_snapshot_state: SnapshotState::default(),
             truncated: false,
             report: Recovery::default(),
             in_wal: None,
@@ -225,7 +231,7 @@ impl<'a> Walk<'a> {
     }
 
     /// Loads the `producers` file.
-    fn load_derived(&mut self, first_offset: u64) {
+    fn load_producer_snapshot(&mut self, first_offset: u64) {
         let bytes =
             disk::read(self.files.storage(), &self.directory.join("producers")).unwrap_or_default();
         let snapshot = Producers::read(&bytes, self.identity);
@@ -233,7 +239,7 @@ impl<'a> Walk<'a> {
             snapshot.unwrap_or((Producers::default(), first_offset));
     }
 
-    /// Enters the next segment. `false`: it does not continue the log and has to be removed.
+    /// Moves the scan to the next segment. `false`: the segment does not continue the log and has to be removed.
     fn enter(&mut self, source: &SegmentFile, first: bool) -> bool {
         let preamble = source.preamble;
         if first {
@@ -247,7 +253,7 @@ impl<'a> Walk<'a> {
                 return false;
             }
             if !first {
-                self.lost_until(source.base_offset);
+                self.mark_lost_until(source.base_offset);
             }
             self.place.chain = preamble
                 .filter(|preamble| preamble.chain != 0 || source.base_offset == 0)
@@ -266,7 +272,7 @@ impl<'a> Walk<'a> {
         true
     }
 
-    /// Loads the segment from its index file if that is enough, or scans it.
+    /// Loads the segment from its index file if that file is trusted, otherwise scans it.
     fn segment(
         &mut self,
         source: &SegmentFile,
@@ -298,13 +304,13 @@ impl<'a> Walk<'a> {
             SegmentScan::of_file(source, rest, self.identity, self.place, index, self.durable)
                 .payloads_from(self.durable)
                 .with_wal(self.in_wal);
-        let end = self.walk(&mut scan, &segment, rest.first())?;
+        let end = self.scan_batches(&mut scan, &segment, rest.first())?;
         self.durable = scan.durable();
         self.report.scanned_bytes += scan.bytes_read();
         Ok((segment, end))
     }
 
-    fn walk(
+    fn scan_batches(
         &mut self,
         scan: &mut SegmentScan<'_>,
         segment: &Segment,
@@ -321,7 +327,9 @@ impl<'a> Walk<'a> {
                 forgotten = true;
             }
             let step = match scan.next().map_err(failed)? {
-                Step::Batch(at, header) if self.passes(&header, next, resumed_before)? => {
+                Step::Batch(at, header)
+                    if self.overlaps_next_segment(&header, next, resumed_before)? =>
+                {
                     scan.reject(at).map_err(failed)?
                 }
                 step => step,
@@ -331,7 +339,7 @@ impl<'a> Walk<'a> {
             match step {
                 Step::Batch(_, header) => {
                     segment.add(&header);
-                    self.note(&header);
+                    self.add_batch(&header);
                 }
                 Step::Gap(_) | Step::Tail(Tail::Lost(_))
                     if planted_bug::is_active(PlantedBug::DamageTakenForTornTail) =>
@@ -340,7 +348,7 @@ impl<'a> Walk<'a> {
                 }
                 Step::Gap(gap) => {
                     self.broken = broken(gap.at, gap.fault);
-                    self.lost_until(gap.end);
+                    self.mark_lost_until(gap.end);
                     self.place = scan.place;
                     segment.skip(self.place.position, self.place.offset);
                     resumed_before = true;
@@ -348,7 +356,7 @@ impl<'a> Walk<'a> {
                 Step::Tail(Tail::Next) => return Ok(End::Whole),
                 Step::Tail(Tail::Clean) => return Ok(End::Cut { torn: false }),
                 Step::Tail(Tail::Torn) => return Ok(End::Cut { torn: true }),
-                // They may have been acknowledged: only readable, invalid bytes are a torn tail.
+                // Unreadable bytes may have been acknowledged: only bytes that are readable and invalid are a torn tail.
                 Step::Tail(Tail::Unreadable(error)) => return Err(failed(error)),
                 Step::Tail(Tail::Lost(fault)) => {
                     self.broken = broken(self.place, fault);
@@ -366,7 +374,7 @@ impl<'a> Walk<'a> {
     }
 
     /// Adds a valid batch. Its span counts for the producer: compaction may have left fewer records.
-    fn note(&mut self, header: &Header) {
+    fn add_batch(&mut self, header: &Header) {
         self.report.batches += 1;
         self.last_batch = Some(self.place.position);
         self.place = self.place.after(header);
@@ -387,7 +395,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Syncs what acks will rely on. Everything beyond the durable point was synced before it was scanned.
+    /// Syncs a truncation and the names of new files. The data beyond the durable point was synced before the scan.
     fn sync_kept(
         &self,
         kept: &[SegmentFile],
@@ -423,17 +431,17 @@ impl<'a> Walk<'a> {
         if !as_closed {
             self.sync_kept(&kept, first_offset, known)?;
         }
-        self.note_lost_ends(&kept, &segments);
+        self.mark_lost_ends(&kept, &segments);
         let last = kept.into_iter().last();
         if self.producers_to > self.place.offset {
             self.rebuild_producers(&segments)?;
-            self.replace_snapshot()?;
+            self.write_producer_snapshot()?;
         }
         let lost_tail = self.place.offset < self.durable;
         if lost_tail {
             // Trimmed offsets are not lost.
             self.place.offset = self.place.offset.max(known.log_start);
-            self.lost_until(self.durable);
+            self.mark_lost_until(self.durable);
             if let Some(segment) = segments.last() {
                 segment.set_lost_until(i64::MAX);
             }
@@ -445,15 +453,16 @@ impl<'a> Walk<'a> {
             (Some(source), Some(segment)) => {
                 disk::remove_file(self.files.storage(), &source.path.with_extension("idx"))?;
                 let mut len = source.len;
-                let is_bare = !as_closed && !self.truncated && len == self.place.position;
+                // The file ends with its last batch, without preallocated zeros.
+                let lacks_zeros = !as_closed && !self.truncated && len == self.place.position;
                 let is_empty = segment.batch_bytes() == 0;
-                if is_bare && !is_empty {
+                if lacks_zeros && !is_empty {
                     len = cover_last_block(&*source.file, len)
                         .map_err(|error| Error::io(IoOp::Sync, &source.path, error))?;
                 }
                 segment.begin_writing(source.file);
                 let preallocation = Preallocation::new(len);
-                if is_bare && is_empty {
+                if lacks_zeros && is_empty {
                     preallocation.cover_at_first_write();
                 }
                 (Arc::clone(segment), preallocation)
@@ -473,7 +482,7 @@ impl<'a> Walk<'a> {
             next_offset,
             chain: self.place.chain.unwrap_or(0),
             last_batch: self.last_batch,
-            noted: self.noted,
+            index_snapshot_state: self.index_snapshot_state,
             last_timestamp: self.last_timestamp,
             epochs: self.epochs,
             producers: self.producers,

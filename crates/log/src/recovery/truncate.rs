@@ -1,5 +1,5 @@
-//! The end of a recovered log: truncation, and rebuilding what it invalidates.
-use super::scan_segments::Walk;
+//! The end of a recovered log: truncates the torn tail and rebuilds the producer snapshot that it invalidates.
+use super::scan_segments::RecoveryScan;
 use crate::io::disk;
 use crate::io::preallocate::Preallocation;
 use crate::segment::Segment;
@@ -12,9 +12,9 @@ use crate::{Error, IoOp, failpoint};
 use bascule_record::planted_bug::{self, PlantedBug};
 use std::sync::Arc;
 
-impl Walk<'_> {
-    /// Removes segments behind the truncation, newest first, so that a prefix remains after a crash.
-    pub(super) fn drop_behind_cut(&mut self, dropped: &[SegmentFile]) -> Result<(), Error> {
+impl RecoveryScan<'_> {
+    /// Removes the segments after the truncation, newest first: a crash in between leaves a prefix of the log.
+    pub(super) fn remove_segments_after(&mut self, dropped: &[SegmentFile]) -> Result<(), Error> {
         if dropped.is_empty() {
             return Ok(());
         }
@@ -47,8 +47,8 @@ impl Walk<'_> {
         disk::remove_file(self.files.storage(), &source.path.with_extension("idx"))
     }
 
-    /// Rebuilds the producers when their file includes lost batches: entries below the first segment are kept, the others come
-    /// from the headers of all remaining batches.
+    /// Rebuilds the producers after their file included lost batches. Entries below the first segment are kept; the others are
+    /// read from the headers of all remaining batches.
     pub(super) fn rebuild_producers(&mut self, segments: &[Arc<Segment>]) -> Result<(), Error> {
         let first = segments.first().map_or(0, |segment| segment.base_offset);
         self.producers = self.producers.only_below(first);
@@ -69,8 +69,9 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// Replaces the `producers` file: once the log is longer again, it would not be recognised as out of date.
-    pub(super) fn replace_snapshot(&self) -> Result<(), Error> {
+    /// Replaces the `producers` file, which includes truncated batches. Recovery rejects such a file only while its end is
+    /// beyond the log end, and the log will grow past it.
+    pub(super) fn write_producer_snapshot(&self) -> Result<(), Error> {
         let (storage, path) = (self.files.storage(), self.directory.join("producers"));
         let bytes = self.producers.to_bytes(self.identity, self.place.offset);
         match disk::replace(storage, &path, &bytes) {

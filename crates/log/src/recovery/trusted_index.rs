@@ -1,5 +1,5 @@
 //! Segments that need no scan: whole ones by their index file, the beginning of the last one by the index snapshot.
-use super::scan_segments::Walk;
+use super::scan_segments::RecoveryScan;
 use crate::io::disk;
 use crate::segment::Segment;
 use crate::segment::index::{self, SparseIndex, Summary};
@@ -13,11 +13,11 @@ use bascule_record::planted_bug::{self, PlantedBug};
 pub(super) struct IndexFile {
     /// The content, if it describes the file exactly and no scan is needed.
     pub trusted: Option<(Summary, SparseIndex)>,
-    /// Otherwise the index alone, for resynchronisation behind damage.
+    /// Otherwise the index alone, for resynchronisation after damage.
     pub index: Option<SparseIndex>,
 }
 
-impl Walk<'_> {
+impl RecoveryScan<'_> {
     /// Reads the index file and decides whether it replaces the scan.
     pub(super) fn read_index_file(&self, source: &SegmentFile) -> IndexFile {
         let read = disk::read(self.files.storage(), &source.path.with_extension("idx"));
@@ -64,7 +64,7 @@ impl Walk<'_> {
             self.producers_to = summary.next_offset;
         }
         self.last_batch = Some(snapshot.last_batch);
-        self.noted = SnapshotState::up_to(summary.base_offset, summary.end);
+        self.index_snapshot_state = SnapshotState::up_to(summary.base_offset, summary.end);
         let (files, path) = (self.files, source.path.clone());
         Some(Segment::from_summary(files, path, &summary, snapshot.index))
     }

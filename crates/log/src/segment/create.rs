@@ -10,7 +10,7 @@ use crate::{Durability, Error, IoOp, LogOptions};
 use std::path::Path;
 use std::sync::Arc;
 
-/// Creates a segment's file with its preamble and `zeros` bytes behind it, in the page cache.
+/// Creates a segment's file with its preamble and `zeros` bytes after it, in the page cache.
 pub(crate) fn create_segment(
     files: &Arc<Files>,
     directory: &Path,

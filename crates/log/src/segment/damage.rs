@@ -20,7 +20,7 @@ pub enum Fault {
     Missing,
     /// The preamble of the file is invalid.
     Preamble,
-    /// A journal frame whose batches no segment had yet is invalid.
+    /// A WAL frame whose batches no segment had yet is invalid.
     Wal,
 }
 
@@ -90,7 +90,7 @@ pub struct Damage {
     pub start: u64,
     /// First offset after the damage; reading can continue here.
     pub end: u64,
-    /// The segment that holds the range or should hold it, or the journal file.
+    /// The segment that holds the range or should hold it, or the WAL file.
     pub path: PathBuf,
     /// Position of the damage in the file, bytes.
     pub position: u64,

@@ -56,7 +56,7 @@ impl EpochTable {
         self.entries.last().map_or(0, |(epoch, _)| *epoch)
     }
 
-    /// Whether a record of this epoch would begin it.
+    /// Returns whether a record of this epoch would begin it.
     pub fn is_new(&self, epoch: u64) -> bool {
         self.entries.last().is_none_or(|(last, _)| epoch > *last)
     }

@@ -2,7 +2,7 @@
 //!
 //! The length of a batch whose header is damaged is unknown, so the next batch has to be searched for. A record may hold the
 //! image of a batch, with the right incarnation, partition and offsets, even a chain of several. Such an image must not be
-//! taken for a batch of the log. The evidence, in this order, is what the writer of a record cannot know:
+//! taken for a batch of the log. The evidence, in this order, consists of values that the writer of a record cannot know:
 //!
 //! 1. *Length and link*: the payload after the damaged header still matches the length and the checksum in that header, so
 //!    the next batch begins right after it; if that one's header is damaged too, the same again. The first batch with a valid
@@ -10,16 +10,16 @@
 //!    write left there does not.
 //! 2. *Link*: the candidate's chain value equals the header checksum of the lost batch, as stored or as computed from its
 //!    other bytes. One of the two is right unless both were hit. Bytes that do not resemble the lost batch's header prove
-//!    nothing. A candidate that follows the batch before the lost one either lies in the lost one's place or is a copy,
+//!    nothing. A candidate that follows the batch before the lost one either is in the lost one's place or is a copy,
 //!    perhaps of an earlier run: that does not link it. A linked candidate whose own payload is damaged is used only if no
 //!    other evidence is found.
 //! 3. *Anchor*: a chain of batches leads from the candidate to a position known from elsewhere: an entry of the index
 //!    (checksummed, or in memory), the next segment's chain value, or the end of the batches. The batch after the record
 //!    carries the link of the batch that holds the record, so a chain that begins inside a record never connects. A chain
-//!    whose end is followed by anything but zeros does not count: it lies where it does not belong.
+//!    whose end is followed by anything but zeros does not count: it is misplaced.
 //! 4. The next entry of the index itself.
 //! 5. Only if the torn tail may begin in this segment and nothing else is known: the chain whose last valid batch reaches
-//!    furthest in the file. This remains so after a next segment was begun behind the lost tail.
+//!    furthest in the file. This remains so after a next segment was begun after the lost tail.
 //!
 //! If the payload of the batch before fails its checksum too, its header may be a copy from elsewhere, whose length is right
 //! in another place only: the bytes that it covers are searched as well. An image in its records proves nothing by reaching
@@ -136,8 +136,8 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Whether the candidate follows the lost batch. A batch that follows the one before the lost one, in another place, may
-    /// be from an earlier run.
+    /// Returns whether the candidate follows the lost batch. A batch that follows the one before the lost one, in another
+    /// place, may be from an earlier run.
     fn is_linked(&self, place: &LogPosition, header: &Header) -> bool {
         place.position >= self.lost.position + HEADER_BYTES as u64
             && header.base_offset > self.lost.offset
@@ -189,7 +189,7 @@ impl Scanner<'_> {
         })
     }
 
-    /// Whether there is proof that the log continues at this candidate. Weaker evidence is kept in `search`.
+    /// Returns whether there is proof that the log continues at this candidate. Weaker evidence is kept in `search`.
     fn is_proven(
         &mut self,
         search: &mut Search<'_>,
@@ -239,7 +239,7 @@ impl Scanner<'_> {
         }))
     }
 
-    /// Whether a valid header lies there: then it says nothing about the batch that should be there.
+    /// Returns whether a valid header is there: then it proves nothing about the batch that should be there.
     fn has_valid_header(&mut self, position: u64) -> io::Result<bool> {
         let head = self.readable(position, HEADER_BYTES)?;
         Ok(head.is_some_and(|head| Header::read(head).is_ok()))
@@ -285,7 +285,7 @@ impl Scanner<'_> {
         Ok(is_valid.then_some(end))
     }
 
-    /// Whether the bytes there may be the rest of the lost batch's header. Bytes from elsewhere do not give its link.
+    /// Returns whether the bytes there may be the rest of the lost batch's header. Bytes from elsewhere do not give its link.
     fn resembles(&mut self, lost: &LogPosition) -> io::Result<bool> {
         let Some(head) = self.readable(lost.position, HEADER_BYTES)? else {
             return Ok(false);

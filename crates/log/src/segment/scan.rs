@@ -40,7 +40,7 @@ impl LogPosition {
         }
     }
 
-    /// Whether the batch belongs here.
+    /// Returns whether the batch belongs here.
     pub fn fits(&self, header: &Header, identity: LogId) -> bool {
         header.incarnation == identity.incarnation
             && header.partition == identity.partition

@@ -24,7 +24,7 @@ pub(crate) trait SyncProgress: Debug + Send + Sync {
     fn segment_synced_end(&self) -> u64;
 }
 
-/// What the writer of an active segment has done to its file. The kernel reports a failed write-back only to descriptors that
+/// State of the writer of an active segment. The kernel reports a failed write-back only to descriptors that
 /// were open at the time, so the file stays open until everything is synced.
 #[derive(Debug)]
 struct Writing {
@@ -235,7 +235,7 @@ impl Segment {
         self.held_since.store(monotonic_ns, Ordering::Relaxed);
     }
 
-    /// Whether compaction found it without records and without damage.
+    /// Returns whether compaction found it without records and without damage.
     pub fn is_vacant(&self) -> bool {
         self.vacant.load(Ordering::Relaxed)
     }
@@ -348,7 +348,7 @@ impl Segment {
         self.starts_new_chain.store(starts, Ordering::Relaxed);
     }
 
-    /// Whether records at its end are lost.
+    /// Returns whether records at its end are lost.
     pub fn has_lost_end(&self) -> bool {
         self.lost_until.load(Ordering::Relaxed) != NO_TIME
     }
@@ -358,7 +358,7 @@ impl Segment {
         link_before.filter(|_| !self.starts_new_chain.load(Ordering::Relaxed))
     }
 
-    /// Copies what the batches do not show from the segment that this one replaces.
+    /// Copies the state that is not in the batches from the segment that this one replaces.
     pub fn take_over_from(&self, other: &Self) {
         self.set_held_since(other.held_since());
         self.set_lost_until(other.lost_until.load(Ordering::Relaxed));

@@ -79,7 +79,7 @@ pub(crate) fn find_segment_files(
         .collect()
 }
 
-/// Whether the segment begins with a valid batch.
+/// Returns whether the segment begins with a valid batch.
 pub(crate) fn has_batch(source: &SegmentFile, identity: LogId) -> Result<bool, Error> {
     let place = LogPosition::first(source.base_offset);
     let found = Scanner::new(&*source.file, source.len, identity)

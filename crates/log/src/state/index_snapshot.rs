@@ -77,7 +77,7 @@ impl IndexSnapshot {
         }
     }
 
-    /// Whether the file still has the batch before the snapshot position.
+    /// Returns whether the file still has the batch before the snapshot position.
     fn names_batch_in(&self, source: &SegmentFile, identity: LogId) -> bool {
         let summary = &self.summary;
         if summary.end > source.len || self.last_batch < PREAMBLE_BYTES {
@@ -124,7 +124,7 @@ fn read(bytes: &[u8], identity: LogId, base_offset: u64, room: u64) -> Option<In
 pub(crate) struct Candidate {
     /// The active segment of that time.
     pub segment: Arc<Segment>,
-    /// What it held.
+    /// The summary of its batches then.
     pub summary: Summary,
     /// Entries its index had.
     pub entries: usize,
@@ -174,7 +174,7 @@ impl Candidate {
     }
 }
 
-/// What the writer of a log remembers between two index snapshots.
+/// State of the writer of a log between two index snapshots.
 #[derive(Debug, Default)]
 pub(crate) struct SnapshotState {
     /// A candidate that is not written yet.
@@ -195,7 +195,7 @@ impl SnapshotState {
         }
     }
 
-    /// Bytes of batches in the active segment behind the last candidate.
+    /// Bytes of batches in the active segment after the last candidate.
     pub fn bytes_since(&self, active: &Segment) -> u64 {
         let (base_offset, end) = self.to;
         let noted = (base_offset == active.base_offset).then_some(end);

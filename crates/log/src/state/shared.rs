@@ -124,7 +124,7 @@ impl Shared {
         replaced.into_inner()
     }
 
-    /// Whether exactly this segment is in the list.
+    /// Returns whether exactly this segment is in the list.
     pub fn holds(&self, segment: &Arc<Segment>) -> bool {
         self.segments()
             .iter()
@@ -191,9 +191,9 @@ impl Shared {
         offset.min(self.log_end())
     }
 
-    /// What a checkpoint written now says. The durable point is read first, so it is never ahead of the rest. The log start
-    /// is the one up to which everything is in the segments or removed with one: what a trim hides in the middle of a
-    /// segment may precede acknowledged records that only the journal has so far.
+    /// The content of a checkpoint written now. The durable point is read first, so it is never ahead of the rest. The log start
+    /// is limited to the larger of the durable point and the base offset of the first segment: a trim may move it further, but the
+    /// acknowledged records in between may be only in the WAL so far.
     pub fn checkpoint(&self, clean: bool) -> Checkpoint {
         let durable = self.segment_synced_end();
         let first = self.segments().first().map_or(0, |first| first.base_offset);
@@ -220,14 +220,14 @@ impl Shared {
         self.keys.store(Arc::new(keys.clone()));
     }
 
-    /// Whether the last commit was synced in the WAL: then no ack waits for syncs of the segment.
+    /// Returns whether the last commit was synced in the WAL: then no ack waits for syncs of the segment.
     pub fn is_in_wal(&self) -> bool {
         self.is_in_wal.load(Ordering::Relaxed)
     }
 
     /// Records where the last commit was synced.
-    pub fn set_in_wal(&self, journaled: bool) {
-        self.is_in_wal.store(journaled, Ordering::Relaxed);
+    pub fn set_in_wal(&self, in_wal: bool) {
+        self.is_in_wal.store(in_wal, Ordering::Relaxed);
     }
 
     /// Sets the WAL that the log uses; once.
@@ -246,7 +246,7 @@ impl Shared {
         wal.find(self.identity, place)
     }
 
-    /// Whether the log was closed or deleted.
+    /// Returns whether the log was closed or deleted.
     pub fn is_closed(&self) -> bool {
         self.closed.load(Ordering::Acquire)
     }

@@ -1,4 +1,4 @@
-//! Cuts: a log ends at an offset from now on, and replay brings back nothing of what the WAL holds behind it.
+//! Cuts: end a log at an offset. Replay ignores the earlier frames of the WAL from that offset on.
 use super::extent::ExpectedExtent;
 use super::format::{self, CUT_BYTES, Cut, FRAME_BYTES, Kind};
 use super::pending::ReplayChunk;
@@ -27,8 +27,8 @@ impl Wal {
     }
 }
 
-/// Whether the WAL holds batches of the log from `offset` on that a start may replay, once a checkpoint says that segments end
-/// there.
+/// Returns whether the WAL holds batches of the log from `offset` on that a start may replay, once a checkpoint says that segments
+/// end there.
 ///
 /// # Errors
 /// [`Error::Io`], [`Error::Stray`], [`Error::NewerFormat`], [`Error::OlderFormat`].

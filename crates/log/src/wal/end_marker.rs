@@ -1,8 +1,8 @@
-//! The end markers of a WAL file: how far the frames of its log number reach, in a place of their own (the bytes are in
+//! The end markers of a WAL file: the end of the frames of its log number, stored apart from the frames (the bytes are in
 //! `specs/formats/journal.md`).
 //!
-//! Each round writes one of two slots, in turn, in the same sync as its frames; the first round writes both. A marker says
-//! what was synced before its round began, and what that round wrote. So when the last frames are lost, the markers prove
+//! Each round writes one of two slots, in turn, in the same sync as its frames; the first round writes both. A marker has
+//! the end that was synced before its round began, and the end of that round. So when the last frames are lost, the markers prove
 //! that there were some, and that all but those of the last round were acknowledged. Each slot has a block of its own: a
 //! power cut tears only the one that is being written.
 use super::format::{PREAMBLE_BYTES, Preamble};
@@ -12,7 +12,7 @@ use crate::io::storage::StorageFile;
 use std::io;
 
 const MARKER_BYTES: usize = 32;
-/// The block of most disks, and what a small file has in its place.
+/// Bytes of a block of most disks; and of the block that a small file uses instead.
 const BLOCK: u64 = 4096;
 const SMALL_BLOCK: u64 = 512;
 /// Files of this length and above have whole blocks for the markers.
@@ -82,7 +82,7 @@ pub(crate) const fn tail_bytes(file_bytes: u64) -> u64 {
     }
 }
 
-/// Where the marker of a round goes, after `others` rounds, in a file of that length.
+/// The position of the marker of a round, after `others` rounds, in a file of `file_bytes` bytes.
 pub(crate) fn position(others: u64, file_bytes: u64) -> u64 {
     let tail = tail_bytes(file_bytes);
     file_bytes - tail + others % 2 * (tail / 2)

@@ -6,7 +6,7 @@ use super::replay::{WalDamage, WalFault, WalFile};
 use crate::Error;
 use std::path::Path;
 
-/// What is expected of one file.
+/// The extent that a file must have.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct ExpectedExtent {
     /// Frames before this position were acknowledged.
@@ -76,7 +76,7 @@ impl ConsistencyCheck {
         self.state
     }
 
-    /// Whether segments may not have the batches of the file. If they have, its damage costs nothing.
+    /// Returns whether the segments may lack batches of the file. If they lack none, its damage loses nothing.
     pub fn needs(&self, file: &WalFile) -> bool {
         match (&self.state, file.preamble) {
             (None, _) => true,
@@ -88,7 +88,7 @@ impl ConsistencyCheck {
         }
     }
 
-    /// What is expected of a file.
+    /// The extent that the manifest and the markers prove for a file.
     pub fn extent(&self, file: &WalFile) -> ExpectedExtent {
         let (Some(state), Some(preamble)) = (&self.state, file.preamble) else {
             let is_missing = !self.missing.is_empty();
@@ -107,7 +107,7 @@ impl ConsistencyCheck {
         }
     }
 
-    /// The damage that lies beside the files: the manifest at `manifest`, missing files of the WAL in `directory`.
+    /// Damage other than that in the files themselves: of the manifest at `manifest`, and missing files of the WAL in `directory`.
     pub fn damages(&self, manifest: &Path, directory: &Path, files: &[WalFile]) -> Vec<WalDamage> {
         let damage = |path: &Path, fault| WalDamage {
             path: path.to_path_buf(),

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 pub(super) struct PendingFlush {
     pub file: Arc<SyncFile>,
     pub shared: Arc<Shared>,
-    /// What of the log is in it when it is synced.
+    /// End of the log's batches in the segment; synced with it.
     pub end: u64,
 }
 
@@ -27,7 +27,7 @@ pub(super) struct PendingFlushes {
 }
 
 impl PendingFlushes {
-    /// Whether the file is one of them.
+    /// Returns whether the file is one of them.
     pub fn has(&self, file: &SyncFile) -> bool {
         self.places.contains_key(&address(file))
     }

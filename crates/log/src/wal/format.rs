@@ -26,7 +26,7 @@ pub(crate) struct WalPosition {
     pub number: u64,
     /// Checksum of its preamble: the same number of another data directory has another one.
     pub seed: u32,
-    /// Position behind the last synced frame, bytes; 0: unknown.
+    /// Position after the last synced frame, bytes; 0: unknown.
     pub end: u32,
 }
 
@@ -165,7 +165,7 @@ impl FrameHead {
         self.len.min(COVERED_BYTES)
     }
 
-    /// Whether the checksum is the right one, of a frame under the log number whose preamble has the checksum `seed`.
+    /// Returns whether the checksum is the right one, of a frame under the log number whose preamble has the checksum `seed`.
     pub fn is_valid(&self, bytes: &[u8], covered: &[u8], seed: u32) -> bool {
         bytes
             .get(..12)
@@ -197,7 +197,7 @@ pub(crate) fn frame(out: &mut [u8], kind: Kind, content: &[u8], link: u32, seed:
     crc
 }
 
-/// A log was cut: of what was written before, replay takes nothing from `offset` on.
+/// A log was cut: replay ignores earlier frames of it from `offset` on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Cut {
     /// The log.
@@ -209,7 +209,7 @@ pub(crate) struct Cut {
 }
 
 impl Cut {
-    /// Begins as a batch does, so that a scan behind damage finds it.
+    /// Begins as a batch does, so that a scan after damage finds it.
     pub fn to_bytes(self) -> [u8; CUT_BYTES] {
         let mut out = Vec::with_capacity(CUT_BYTES);
         out.extend_from_slice(&BATCH_MAGIC);
@@ -233,7 +233,7 @@ impl Cut {
     }
 }
 
-/// Valid batches of a frame that lie one behind the other.
+/// Valid batches of a frame that lie one after the other.
 #[derive(Clone, Debug)]
 pub(crate) struct BatchRun {
     /// Where in the content.
@@ -257,7 +257,7 @@ pub(crate) struct Batches {
     pub is_whole: bool,
 }
 
-/// Checks every batch. Nothing is found behind one whose header is damaged.
+/// Checks every batch. Nothing is found after one whose header is damaged.
 pub(crate) fn batches(content: &[u8]) -> Batches {
     let mut found = Batches::default();
     let (mut at, mut before, mut is_open) = (0, None::<Header>, false);

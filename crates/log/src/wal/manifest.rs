@@ -1,4 +1,4 @@
-//! The manifest of the WAL: which log numbers must have a file, and how far the closed ones reached. It lies beside the
+//! The manifest of the WAL: which log numbers must have a file, and where the closed ones end. It is beside the
 //! directory, `<directory>.head`; the bytes are in `specs/formats/journal.md`.
 //!
 //! It is written and synced after the first round of a log number, before that round is acknowledged; and before a file whose
@@ -28,14 +28,14 @@ pub(crate) struct ManifestState {
     pub newest: WalPosition,
     /// Segments may not have the batches of this log number and of all later ones.
     pub first_needed: u64,
-    /// Closed log numbers of which the same holds, and how far they reached.
+    /// Closed log numbers whose batches segments may not have either, each with the end of its frames.
     pub closed: Vec<WalPosition>,
     /// The data directory: a file with another number belongs to another one. 0: not known yet.
     pub data_dir_id: u64,
 }
 
 impl ManifestState {
-    /// Whether segments may not have the batches of that log number.
+    /// Returns whether segments may not have the batches of that log number.
     pub fn needs(&self, number: u64) -> bool {
         number >= self.first_needed || self.closed(number).is_some()
     }
@@ -59,7 +59,7 @@ impl ManifestState {
         }
     }
 
-    /// Releases what `needed` does not need. Concurrent updates are merged: both releases apply.
+    /// Releases the log numbers that `needed` does not need. Concurrent updates are merged: both releases apply.
     pub fn release(&mut self, needed: &Self) {
         let before = self.clone();
         self.closed.retain(|of| needed.needs(of.number));
@@ -103,13 +103,13 @@ pub(crate) struct WalManifest {
 }
 
 impl WalManifest {
-    /// Reads the manifest of the WAL in the directory `journal`; it may be absent. With [`OpenMode::ReadWrite`] it is synced
+    /// Reads the manifest of the WAL in `directory`; it may be absent. With [`OpenMode::ReadWrite`] it is synced
     /// first, so that what is read is what the disk holds.
     ///
     /// # Errors
     /// [`Error::Io`] when it is there and cannot be read.
-    pub fn open(storage: &dyn Storage, journal: &Path, mode: OpenMode) -> Result<Self, Error> {
-        let mut path = journal.as_os_str().to_owned();
+    pub fn open(storage: &dyn Storage, directory: &Path, mode: OpenMode) -> Result<Self, Error> {
+        let mut path = directory.as_os_str().to_owned();
         path.push(".head");
         let path = PathBuf::from(path);
         let file = match SyncFile::open(storage, &path, mode) {
@@ -202,7 +202,7 @@ impl WalManifest {
         self.set(storage, state)
     }
 
-    /// Releases what `needed` does not need. Returns the state then.
+    /// Releases the log numbers that `needed` does not need. Returns the state then.
     ///
     /// # Errors
     /// As [`WalManifest::set`].

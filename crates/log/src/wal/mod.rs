@@ -1,26 +1,27 @@
 //! The write-ahead log (WAL) of a data directory: one file to sync when many partitions are dirty at once.
 //!
-//! A round of the group committer with many dirty segments copies what each has got since its last commit into the WAL, syncs
-//! that one file and answers; a background job syncs the segments later (after 64 MiB or 5 s). With few dirty segments a round
-//! syncs them directly, unless it has few bytes and one of them waits for that later sync: then the round would have to do it.
+//! A round of the group committer with many dirty segments copies the batches since each segment's last commit into the WAL,
+//! syncs that one file and acknowledges them; a background job syncs the segments later (after 64 MiB or 5 s). With few dirty
+//! segments a round syncs them directly. It uses the WAL nevertheless if it has few bytes and one of its segments waits for
+//! the background sync, because a direct sync would have to write all the bytes of that segment.
 //!
 //! * [`ring`]: the files, preallocated, filled one after the other and recycled once the segments are synced.
 //! * [`manifest`]: which log numbers must have a file, in a file beside them.
 //! * [`mod@format`]: preamble and frames; the bytes are in `specs/formats/journal.md`.
-//! * [`end_marker`]: how far the frames of a file reach, in a place of its own.
-//! * `scan`: the frames of a file, also behind damage. A damaged file is quarantined as `damaged` beside the others.
-//! * `extent`: what is missing of files or of their ends, by the manifest and the markers.
+//! * [`end_marker`]: the end of the frames of a file, stored apart from them.
+//! * `scan`: the frames of a file, also those after damage. A damaged file is quarantined as `damaged` beside the others.
+//! * `extent`: detects missing files and missing ends of files, by the manifest and the end markers.
 //! * [`replay`]: the content of the WAL at a start, by partition; `recovery::replay` appends it to a log.
 //! * [`flush`]: the segments that are to be synced later.
-//! * [`cut`]: ends a log at an offset, also for what the WAL holds of it.
+//! * [`cut`]: removes the batches of a log from an offset on.
 //!
 //! Invariants. The *segment-synced end* of a log never passes what was synced in its segments, and only it goes into
 //! checkpoints; the *durable end* counts the WAL too. A file is recycled only when every segment with batches in it is synced
 //! and the manifest does not name it any more; a round is acknowledged only when the manifest names its log number. After a
 //! failed sync of the WAL or of a segment the directory is failed.
-//! A batch is replayed only at its own offset and onto its own predecessor, so replay is idempotent, and what was deleted,
-//! trimmed or written since stays as it is. Between the segment-synced end and the durable end readers find in the WAL what a
-//! segment has lost.
+//! A batch is replayed only at its own offset and after its own predecessor. So replay is idempotent: it does not restore
+//! deleted or trimmed records, and does not overwrite later ones. Between the segment-synced end and the durable end, readers
+//! find batches in the WAL that a segment has lost.
 pub(crate) mod cut;
 pub(crate) mod end_marker;
 mod extent;
@@ -64,8 +65,8 @@ use write::{by_log, content_bytes};
 const FLUSH_BYTES: u64 = 64 << 20;
 const FLUSH_TIME: Duration = Duration::from_secs(5);
 
-/// A round of few segments and fewer bytes than these goes where the batches before it went. More are worth a sync of the
-/// segment, and would be written twice here.
+/// A round of few segments uses the WAL only if it has fewer bytes than this and its segments have batches there already. For
+/// more bytes a sync of the segments is cheaper than writing them twice.
 const FEW_BYTES: usize = 96 << 10;
 
 /// Where the WAL is and when it is used.
@@ -135,8 +136,8 @@ impl std::fmt::Debug for Wal {
 }
 
 impl Wal {
-    /// Scans what the last run left, and syncs its files and their names: that run may have been killed before it did, and the
-    /// files will carry acknowledged records again.
+    /// Scans the files of the last run and syncs them and their names. That run may have been killed before it synced them, and
+    /// acknowledged records will be written to them again.
     ///
     /// # Errors
     /// [`Error::Io`] when it cannot be read or synced; [`Error::NewerFormat`], [`Error::OlderFormat`].
@@ -172,13 +173,13 @@ impl Wal {
         }))
     }
 
-    /// Whether the log in `directory` may use the WAL.
+    /// Returns whether the log in `directory` may use the WAL.
     pub fn serves(&self, directory: &Path) -> bool {
         directory.parent() == Some(&self.options.partitions)
     }
 
-    /// Whether a round with these dirty segments, of `bytes` in all, should use it: when they are many; or when the bytes are few
-    /// and a segment has many more to sync, because earlier batches are only here. Segments whose sync a job has begun do not
+    /// Returns whether a round with these dirty segments, of `bytes` in all, should use the WAL: when they are many; or when the
+    /// bytes are few and a segment has many more to sync, because earlier batches are only in the WAL. Segments whose sync a job has begun do not
     /// count, so a single writer returns to its segment.
     pub fn wants(&self, dirty: &[&SyncFile], bytes: usize) -> bool {
         let is_many = dirty.len() >= self.options.from_dirty_files;
@@ -283,7 +284,7 @@ impl Wal {
         };
         let path = self.options.directory.join(name);
         let wal = Arc::clone(self);
-        // Until it is there rounds sync many segments: it goes before work that no ack waits for.
+        // Rounds sync many segments until the file exists, so it is made before work that no ack waits for.
         self.background.submit_first(Box::new(move || {
             let made = wal.make(&path);
             let now_ns = wal.files.storage().monotonic_ns();
@@ -303,7 +304,7 @@ impl Wal {
         ring::make(storage, path, self.options.file_bytes)
     }
 
-    /// What a log has to replay when it is opened, in the order in which it was written.
+    /// The chunks that a log has to replay when it is opened, in the order in which they were written.
     pub fn replay(&self, log: LogId) -> Option<Vec<ReplayChunk>> {
         let state = self.state.lock();
         state.pending.of(log).map(<[ReplayChunk]>::to_vec)
@@ -359,7 +360,7 @@ fn put_frames(
     Some(link)
 }
 
-/// Begins a run with what was found. Files from which no log has to replay anything are not needed any more.
+/// Begins a run with the files that the scan found. Files from which no log has to replay anything are released.
 fn begin(
     found: ScanResult,
     options: &WalOptions,
@@ -397,7 +398,7 @@ fn begin(
     Ok((state, manifest))
 }
 
-/// The first preamble of a run, behind what was found.
+/// The first preamble of a run: its log number follows the ones that the scan found.
 fn first_of_run(found: &ScanResult, storage: &dyn Storage) -> Preamble {
     let last = found.files.last();
     // Without a manifest the last file is the newest.

@@ -1,4 +1,4 @@
-//! What logs have yet to replay from the WAL, and which of its files that keeps.
+//! The chunks of the WAL that logs still have to replay, and the files that hold them.
 use crate::io::disk::{SyncFile, read_up_to};
 use crate::io::storage::StorageFile;
 use crate::{Error, IoOp, LogId};
@@ -10,9 +10,9 @@ use std::sync::Arc;
 /// Kind of a chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ChunkKind {
-    /// Batches, one behind the other.
+    /// Batches, one after the other.
     Batches,
-    /// Batches of which nothing is left but the offsets.
+    /// Lost batches whose offsets are known.
     Lost,
     /// The log was cut at its first offset.
     Cut,
@@ -57,7 +57,7 @@ impl ReplayChunk {
         }
     }
 
-    /// Whether only its offsets are left.
+    /// Returns whether only its offsets are left.
     pub fn is_lost(&self) -> bool {
         self.kind == ChunkKind::Lost
     }
@@ -72,7 +72,7 @@ pub(crate) struct Pending {
 }
 
 impl Pending {
-    /// Whether some log has yet to replay something from the file.
+    /// Returns whether some log has yet to replay something from the file.
     pub fn is_in(&self, file: &Arc<SyncFile>) -> bool {
         let count = self.counts.get(&address(file));
         count.is_some_and(|count| *count > 0)
@@ -91,7 +91,7 @@ impl Pending {
         }
     }
 
-    /// Adds one behind the others of its log.
+    /// Adds one after the others of its log.
     pub fn add(&mut self, log: LogId, chunk: ReplayChunk) {
         *self.counts.entry(address(&chunk.file)).or_default() += 1;
         self.chunks.entry(log).or_default().push(chunk);

@@ -1,4 +1,4 @@
-//! What the last run left in the WAL, by log (reliability §3.1, step 3).
+//! The content of the WAL at a start, by log (reliability §3.1, step 3).
 use super::WalOptions;
 use super::end_marker::{self, EndMarkers, tail_bytes};
 use super::extent::{ConsistencyCheck, ExpectedExtent};
@@ -44,12 +44,12 @@ impl WalFile {
         self.preamble.map_or(0, |preamble| preamble.number)
     }
 
-    /// Whether segments may not have its batches; known after [`scan`].
+    /// Returns whether segments may not have its batches; known after [`scan`].
     pub fn is_needed(&self) -> bool {
         self.position.number > 0
     }
 
-    /// Whether it is the file of that log number.
+    /// Returns whether it is the file of that log number.
     pub fn is_of(&self, of: &WalPosition) -> bool {
         let is_of = |preamble: Preamble| preamble.number == of.number && preamble.link == of.seed;
         self.preamble.is_some_and(is_of)
@@ -59,7 +59,7 @@ impl WalFile {
 /// Kind of damage in the WAL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WalFault {
-    /// One frame, or several side by side of which nothing is left.
+    /// One frame, or several adjacent ones that are lost entirely.
     Frame,
     /// The preamble; its copy is used, and nothing is lost.
     Preamble,
@@ -76,7 +76,7 @@ pub enum WalFault {
 }
 
 impl WalFault {
-    /// Whether frames can be lost by it.
+    /// Returns whether frames can be lost by it.
     pub fn can_cost(self) -> bool {
         !matches!(self, Self::Preamble | Self::Manifest | Self::EndMarkers)
     }
@@ -98,7 +98,7 @@ pub struct WalDamage {
 }
 
 impl WalDamage {
-    /// Whether acknowledged records may be lost by it.
+    /// Returns whether acknowledged records may be lost by it.
     pub fn is_loss(&self) -> bool {
         let is_unknown = matches!(self.fault, WalFault::File | WalFault::Lost | WalFault::End);
         self.was_acked || is_unknown
@@ -107,7 +107,7 @@ impl WalDamage {
 
 /// Content of the WAL.
 pub(crate) struct ScanResult {
-    /// What logs have to replay.
+    /// The chunks that logs have to replay.
     pub pending: Pending,
     /// The files, by log number.
     pub files: Vec<WalFile>,
@@ -163,7 +163,7 @@ pub(crate) fn scan(
     })
 }
 
-/// Whether a log exists and its segments may not have a chunk.
+/// Returns whether a log exists and its segments may not have a chunk.
 fn wanted<'a>(
     storage: &'a dyn Storage,
     partitions: &'a Path,
@@ -194,7 +194,7 @@ pub(crate) struct FileRead {
     pub damages: Vec<WalDamage>,
     /// Number of whole frames.
     pub frames: u64,
-    /// Position behind the last whole frame.
+    /// Position after the last whole frame.
     pub end: u64,
     /// Position of the first frame that may not have been acknowledged.
     acked_to: u64,
@@ -204,7 +204,7 @@ pub(crate) struct FileRead {
 type Found = (u64, Option<LogId>, Range<usize>, Range<usize>);
 
 impl FileRead {
-    /// Notes which frames were acknowledged: those before `acked_to`, and those with a later frame of the same log behind them: a
+    /// Notes which frames were acknowledged: those before `acked_to`, and those with a later frame of the same log after them: a
     /// round has at most one frame of a log, and begins when the one before it was synced.
     fn note_acked(&mut self, frames: Vec<Found>, acked_to: u64) {
         let mut was_acked = false;
@@ -224,7 +224,8 @@ impl FileRead {
         }
     }
 
-    /// How far acknowledged frames certainly reached; 0 when unknown. The next start must not miss what was perhaps never synced.
+    /// The end of the frames that were certainly acknowledged; 0 when unknown. The next start must not report frames as missing
+    /// that were perhaps never synced.
     fn sure_end(&self) -> u64 {
         let is_unknown = |damage: &WalDamage| damage.fault == WalFault::End;
         if self.damages.iter().any(is_unknown) {
@@ -404,7 +405,7 @@ fn of_file(file: &Arc<SyncFile>) -> Result<WalFile, Error> {
     })
 }
 
-/// Refuses what a newer version of this software wrote, and what an older one wrote that segments may not have.
+/// Refuses a file of a newer format, and one of an older format whose batches the segments may not have.
 fn check_version(file: &WalFile, is_needed: bool) -> Result<(), Error> {
     let found = file.preamble.map_or(format::VERSION, |of| of.version);
     let (path, supported) = (file.file.path.clone(), format::VERSION);

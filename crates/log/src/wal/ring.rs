@@ -34,9 +34,9 @@ pub(crate) struct ClosedFile {
 pub(crate) struct Current {
     /// Where frames go.
     pub file: Arc<SyncFile>,
-    /// Behind the last synced frame; 0 when the preamble is not written yet.
+    /// After the last synced frame; 0 when the preamble is not written yet.
     pub position: u64,
-    /// What the next frame names as the one before.
+    /// The link that the next frame carries: the checksum of the frame before it.
     pub link: u32,
     /// Its preamble.
     pub of: Preamble,
@@ -69,7 +69,7 @@ impl Current {
         file.write_all_at(&tail, end_marker::position(0, file_bytes))
     }
 
-    /// What was written last, so many bytes, is synced; `link`: what the next frame names as the one before.
+    /// Records that the last `written` bytes were synced. `link`: the link that the next frame carries.
     pub fn synced(&mut self, written: u64, link: u32) {
         self.position += written;
         self.rounds += 1;
@@ -84,7 +84,7 @@ impl Current {
     }
 }
 
-/// All files of the journal.
+/// All files of the WAL.
 pub(crate) struct Ring {
     current: Option<Current>,
     /// Free to be used.
@@ -93,14 +93,14 @@ pub(crate) struct Ring {
     full: Vec<ClosedFile>,
     /// Files whose segments are being synced.
     retiring: Vec<ClosedFile>,
-    /// Of the last run; they may hold what a log still has to replay.
+    /// Files of the last run; they may hold chunks that a log still has to replay.
     old: Vec<WalFile>,
     /// Files that are in the ring or being made.
     count: usize,
     making: bool,
     /// No file is made before this monotonic time, ns.
     not_before: i64,
-    /// What the next use begins with.
+    /// The preamble of the next log number.
     next: Preamble,
     next_name: u64,
 }
@@ -129,10 +129,10 @@ impl Ring {
         }
     }
 
-    /// Whether `bytes` of frames fit, if need be into the next file, which is then the current one.
+    /// Returns whether `bytes` of frames fit, if need be into the next file, which is then the current one.
     pub fn room_for(&mut self, bytes: u64, file_bytes: u64) -> bool {
         let used = |current: &Current| current.position.max(PREAMBLE_BYTES as u64);
-        // The end markers and the copy of the preamble lie behind them.
+        // The end markers and the copy of the preamble come after them.
         let bytes = bytes + tail_bytes(file_bytes);
         if self
             .current
@@ -170,8 +170,8 @@ impl Ring {
         self.current.as_mut()
     }
 
-    /// Writes nothing more to the file: it is full; or a write failed, and frames behind its end that were not acknowledged would be
-    /// taken for its own.
+    /// Closes the current file for writing: it is full, or a write failed. After a failed write, a later frame in the same file
+    /// could make unacknowledged frames look acknowledged.
     pub fn end_current(&mut self) {
         let Some(current) = self.current.take() else {
             return;
@@ -193,13 +193,13 @@ impl Ring {
         }
     }
 
-    /// Whether the next file should be made now.
+    /// Returns whether the next file should be made now.
     pub fn is_half_full(&self, file_bytes: u64) -> bool {
         let position = self.current.as_ref().map_or(0, |current| current.position);
         self.ready.is_empty() && position > file_bytes / 2
     }
 
-    /// Whether files could be used again if segments were synced, and will be needed.
+    /// Returns whether no file is ready and a sync of segments would free one.
     pub fn is_short(&self) -> bool {
         self.ready.is_empty() && !self.full.is_empty()
     }
@@ -286,7 +286,7 @@ impl Ring {
         self.next.data_dir_id
     }
 
-    /// Whether there is neither a file nor was one ever used.
+    /// Returns whether there is no file, and none was ever used.
     pub fn is_unused(&self) -> bool {
         let is_empty = self.full.is_empty() && self.old.is_empty();
         is_empty && self.current.is_none() && self.next.before.number == 0

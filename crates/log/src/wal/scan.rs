@@ -1,7 +1,7 @@
 //! The frames of one WAL file, in the order in which they were written, and the gaps that damage left between them.
 //!
 //! A frame's checksum covers the preamble, so neither a frame inside a record nor one of an earlier log number is valid.
-//! Behind a frame that fails its checksum the scan continues at the next valid frame that it has not met yet: a copy of an
+//! After a frame that fails its checksum the scan continues at the next valid frame that it has not met yet: a copy of an
 //! earlier frame, from a misdirected write, is skipped.
 use super::format::{self, Batches, CUT_BYTES, Cut, FRAME_BYTES, FrameHead, Kind, PREAMBLE_BYTES};
 use super::replay::WalFile;
@@ -23,7 +23,7 @@ pub(crate) struct Frame {
 /// The content of a frame.
 #[derive(Debug)]
 pub(crate) enum Content {
-    /// Batches, which may be damaged; they begin behind the head.
+    /// Batches, which may be damaged; they begin after the head.
     Batches(Batches),
     /// A cut.
     Cut(Cut),
@@ -32,7 +32,7 @@ pub(crate) enum Content {
 }
 
 impl Content {
-    /// Whether all of it is valid.
+    /// Returns whether all of it is valid.
     pub fn is_whole(&self) -> bool {
         match self {
             Self::Batches(batches) => batches.is_whole,
@@ -55,12 +55,12 @@ pub(crate) struct Scan<'a> {
     /// Nothing led to the frame at the position: it may be a copy of a later one.
     is_resumed: bool,
     has_ended: bool,
-    /// Nothing behind this position says that there were more frames.
+    /// No byte after this position proves that there were more frames.
     clean_end: Option<u64>,
 }
 
 impl<'a> Scan<'a> {
-    /// Begins behind the preamble; without one there are no frames.
+    /// Begins after the preamble; without one there are no frames.
     pub fn new(file: &'a WalFile) -> Self {
         let link = file.preamble.map(|preamble| preamble.link);
         Self {
@@ -122,7 +122,7 @@ impl<'a> Scan<'a> {
         Ok(None)
     }
 
-    /// Behind the frame that was found last, bytes.
+    /// After the frame that was found last, bytes.
     pub fn position(&self) -> u64 {
         self.position
     }
@@ -132,7 +132,7 @@ impl<'a> Scan<'a> {
         self.clean_end
     }
 
-    /// Whether the frame at the position follows the one before it.
+    /// Returns whether the frame at the position follows the one before it.
     fn is_followed(&mut self) -> io::Result<bool> {
         let head = self.bytes(self.position, FRAME_BYTES)?;
         Ok(head.is_some_and(|head| format::link(&head) == self.link))
@@ -150,7 +150,7 @@ impl<'a> Scan<'a> {
     }
 
     /// The first valid frame that begins at `from` or later and was not met before, with the link in it; and whether copies of
-    /// frames that were met lie before it.
+    /// frames that were met come before it.
     fn resume(&mut self, from: u64) -> io::Result<(Option<(u64, u32)>, bool)> {
         let (mut position, mut copies) = (from + FRAME_BYTES as u64, false);
         while let Some(content) = self.next_magic(position)? {
@@ -202,7 +202,7 @@ impl<'a> Scan<'a> {
             if let Some(at) = find_magic(content) {
                 return Ok(Some(position + at as u64));
             }
-            // A magic may lie across the end.
+            // A magic may cross the end.
             position += (content.len() - (MAGIC.len() - 1)) as u64;
         }
     }

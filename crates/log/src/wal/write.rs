@@ -1,11 +1,11 @@
-//! What a round copies into the WAL.
+//! The ranges of segments that a round copies into the WAL.
 use crate::io::disk::{SyncFile, read_up_to};
 use crate::state::shared::Shared;
 use bytes::Bytes;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// What one commit of one log adds to its active segment, so that a round may copy it.
+/// The range that one commit of one log adds to its active segment; a round may copy it into the WAL.
 #[derive(Debug)]
 pub(crate) struct WalWrite {
     /// The active segment.
@@ -28,7 +28,7 @@ impl WalWrite {
         (self.to - self.from) as usize
     }
 
-    /// Whether the other one begins where this one ends.
+    /// Returns whether the other one begins where this one ends.
     fn continues_in(&self, next: &Self) -> bool {
         Arc::ptr_eq(&self.file, &next.file) && self.to == next.from
     }
@@ -54,8 +54,8 @@ pub(super) fn content_bytes(ranges: &[&WalWrite]) -> u64 {
     ranges.iter().map(|range| range.bytes() as u64).sum()
 }
 
-/// The ranges of each log together, so that two frames of one log are of two rounds: what a commit adds lies behind what an
-/// earlier one of the round asked for. `None` when a log went on in another segment meanwhile.
+/// Groups the ranges by log, in order, so that a round writes one frame for each log. `None` when a log continued in another
+/// segment meanwhile.
 pub(super) fn by_log<'a>(ranges: &[&'a WalWrite]) -> Option<Vec<Vec<&'a WalWrite>>> {
     let mut places: HashMap<usize, usize> = HashMap::with_capacity(ranges.len());
     let mut out: Vec<Vec<&'a WalWrite>> = Vec::with_capacity(ranges.len());

@@ -40,7 +40,7 @@ impl Fault {
         Self::Enfile,
     ];
 
-    /// Whether it ends by itself when space or descriptors return.
+    /// Returns whether it ends by itself when space or descriptors return.
     pub fn passes(self) -> bool {
         !matches!(self, Self::Eio | Self::Erofs)
     }

@@ -103,7 +103,7 @@ struct Repair<'a> {
 }
 
 impl Repair<'_> {
-    /// Whether the steps of a dry run would remove the finding.
+    /// Returns whether the steps of a dry run would remove the finding.
     fn would_repair(&self, found: &Finding) -> bool {
         let (mut start, end) = found.offsets;
         if start >= end {

@@ -21,7 +21,7 @@ struct Copy {
 }
 
 impl Copy {
-    /// Whether it may repair the finding.
+    /// Returns whether it may repair the finding.
     fn concerns(&self, found: &Finding) -> bool {
         let (start, end) = found.offsets;
         if start < end {

@@ -5,7 +5,7 @@ use crate::io::file_names::journal_name;
 
 /// The WAL of a run of two logs: its file with the first three rounds, and with all six.
 fn grown(home: &Path) -> [Vec<u8>; 2] {
-    let (committer, mut logs) = journaled_behind_a_copy(home, 2, 4);
+    let (committer, mut logs) = logs_with_rounds_in_wal_after_copy(home, 2, 4);
     let file = home.join("journal").join(journal_name(0));
     let earlier = fs::read(&file).unwrap();
     for value in 4..7 {

@@ -266,7 +266,7 @@ fn an_invalid_manifest_is_reported_and_rebuilt() {
 fn after_a_clean_end_the_journal_is_not_needed() {
     let home = tempfile::tempdir().unwrap();
     let at = home.path();
-    let (first, logs) = journaled_behind_a_copy(at, 2, 20);
+    let (first, logs) = logs_with_rounds_in_wal_after_copy(at, 2, 20);
     for log in logs {
         log.close().unwrap();
     }

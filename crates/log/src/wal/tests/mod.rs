@@ -1,12 +1,12 @@
 //! The WAL: its bytes, and its use by logs: filled, flushed, recycled, replayed.
 mod copies;
-mod cut;
-mod cuts;
+mod crash_points;
 mod damaged;
+mod end_markers;
 mod golden;
-mod marks;
 mod missing;
 mod power;
+mod truncation;
 
 use super::{FEW_BYTES, WalOptions, format};
 use crate::integrity::{RepairOptions, repair};
@@ -114,7 +114,7 @@ fn round(logs: &mut [Log], value: u64, committer: &GroupCommitter) -> u64 {
     acked.load(Ordering::Relaxed)
 }
 
-/// As a power cut that has written back nothing of the segments since the copy was taken.
+/// Simulates a power cut after which the segments have only what they had when the copy was taken.
 fn restore(copy: &Path, home: &Path) {
     fs::remove_dir_all(home.join("partitions")).unwrap();
     copy_tree(copy, &home.join("partitions"));
@@ -133,9 +133,13 @@ fn copy_tree(from: &Path, to: &Path) {
     }
 }
 
-/// So many logs with a record each, of which `copy` in the home holds a copy, and records up to value `end` that came later: all
-/// of these are in the journal.
-fn journaled_behind_a_copy(home: &Path, count: u64, end: u64) -> (Arc<GroupCommitter>, Vec<Log>) {
+/// Creates `count` logs with a record each, copies them to `copy` in the home, and then appends records with the values 1 to
+/// `end` (exclusive) to each log. The WAL has all records of these later rounds.
+fn logs_with_rounds_in_wal_after_copy(
+    home: &Path,
+    count: u64,
+    end: u64,
+) -> (Arc<GroupCommitter>, Vec<Log>) {
     let committer = committer(home);
     let mut logs: Vec<Log> = (1..=count).map(|i| create(home, i, &committer)).collect();
     round(&mut logs, 0, &committer);
@@ -156,7 +160,7 @@ fn a_round_of_many_dirty_segments_uses_the_wal_and_one_of_few_does_not() {
         .collect();
     let (many, one) = logs.split_at_mut(3);
     let journaled = || committer.statistics().wal_rounds;
-    // The first round finds no file and has one made.
+    // The first round finds no WAL file and requests one.
     assert_eq!(round(many, 0, &committer), 3);
     assert_eq!(journaled(), 0);
     assert_eq!(round(many, 1, &committer), 3);
@@ -174,7 +178,7 @@ fn a_round_of_many_dirty_segments_uses_the_wal_and_one_of_few_does_not() {
 fn a_segment_with_unsynced_batches_stays_in_the_wal_until_it_is_synced() {
     let home = tempfile::tempdir().unwrap();
     let rounds = u64::from(options(home.path()).flush_rounds);
-    let (committer, mut logs) = journaled_behind_a_copy(home.path(), 2, 2);
+    let (committer, mut logs) = logs_with_rounds_in_wal_after_copy(home.path(), 2, 2);
     let journaled = || committer.statistics().wal_rounds;
     for value in 1..rounds {
         assert_eq!(round(&mut logs[..1], value, &committer), 1);
@@ -217,10 +221,10 @@ fn a_large_round_of_few_segments_syncs_them_with_earlier_batches() {
 fn batches_only_in_the_wal_are_replayed_once() {
     let home = tempfile::tempdir().unwrap();
     let copy = home.path().join("copy");
-    let (_first, logs) = journaled_behind_a_copy(home.path(), 3, 10);
+    let (_first, logs) = logs_with_rounds_in_wal_after_copy(home.path(), 3, 10);
     drop(logs);
     restore(&copy, home.path());
-    // The third was deleted meanwhile, and nothing of it comes back.
+    // The third log was deleted meanwhile; replay does not create it again.
     fs::remove_dir_all(directory(home.path(), 3)).unwrap();
 
     let second = committer(home.path());
@@ -228,7 +232,7 @@ fn batches_only_in_the_wal_are_replayed_once() {
     assert_eq!((replayed, values(&log)), (9, (0..10).collect()));
     assert_eq!(log.shared.segment_synced_end(), 10);
     drop(log);
-    // Another crash before the second was opened: the first finds its part done, the second not.
+    // A second crash, before log 2 was opened: its batches are replayed now, those of log 1 were replayed before.
     let third = committer(home.path());
     let (log, replayed) = open(home.path(), 1, &third);
     assert_eq!((replayed, log.reader().log_end()), (0, 10));
@@ -332,7 +336,7 @@ fn forget_from(directory: &Path, offset: u64, log: &Log) {
 fn a_log_that_was_cut_stays_cut_and_the_others_take_over_their_part() {
     let home = tempfile::tempdir().unwrap();
     let copy = home.path().join("copy");
-    let (_first, mut logs) = journaled_behind_a_copy(home.path(), 3, 10);
+    let (_first, mut logs) = logs_with_rounds_in_wal_after_copy(home.path(), 3, 10);
     let cut = logs.remove(0);
     cut.close().unwrap();
     drop(logs);

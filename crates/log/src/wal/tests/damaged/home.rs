@@ -20,7 +20,7 @@ pub struct Home {
 impl Home {
     pub fn new() -> Self {
         let home = tempfile::tempdir().unwrap();
-        let (first, logs) = journaled_behind_a_copy(home.path(), 2, RECORDS);
+        let (first, logs) = logs_with_rounds_in_wal_after_copy(home.path(), 2, RECORDS);
         drop(logs);
         Self::of(home, &first)
     }

@@ -53,7 +53,7 @@ fn a_changed_byte_costs_the_frame_that_it_is_in_and_no_more() {
 #[test]
 fn a_changed_byte_in_the_last_frame_of_a_log_costs_no_other_frame() {
     let home = tempfile::tempdir().unwrap();
-    let (committer, mut logs) = journaled_behind_a_copy(home.path(), 2, 3);
+    let (committer, mut logs) = logs_with_rounds_in_wal_after_copy(home.path(), 2, 3);
     let written = || committer.statistics().wal_bytes as usize;
     let begin = written();
     logs[1].append(batch(3), 1, 0).unwrap();
@@ -120,7 +120,7 @@ fn a_misplaced_copy_of_a_frame_costs_the_frames_that_it_overwrites() {
         bytes.copy_within(home.frame(0), home.frame(4).start + len / 2);
     });
     home.expect_lost(committer, &(3..4));
-    // Of the beginning of a later one: by its length it would hold the beginning of the frame that lies behind it, too.
+    // Of the beginning of a later one: by its length it would hold the beginning of the frame that lies after it, too.
     let from = home.frame(7).start + format::FRAME_BYTES + bascule_record::HEADER_BYTES - len;
     let committer = home.harmed(|bytes| {
         bytes.copy_within(from..from + len, home.frame(5).start);
@@ -135,7 +135,7 @@ fn a_misplaced_copy_of_a_frame_costs_the_frames_that_it_overwrites() {
 fn offsets_that_were_acknowledged_and_lost_are_not_used_again() {
     let home = Home::new();
     let last = 2 * (RECORDS as usize - 1) - 1;
-    // Of the second log everything but its last frame, and that of the first log behind it.
+    // Of the second log everything but its last frame, and that of the first log after it.
     let committer = home.harmed(|bytes| {
         for number in (1..last).step_by(2) {
             let end = home.frame(number).end;
@@ -292,7 +292,7 @@ fn a_file_without_a_valid_preamble_is_reported_and_quarantined() {
 #[test]
 fn frames_of_an_earlier_log_number_are_never_replayed() {
     let mut home = Home::new();
-    // The first two rounds in a new use, sealed for it; behind them, and a hole, the frames of the one before.
+    // The first two rounds in a new use, sealed for it; after them, and a hole, the frames of the one before.
     let second = format::Preamble {
         version: format::VERSION,
         number: 2,

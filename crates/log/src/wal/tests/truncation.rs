@@ -1,12 +1,12 @@
-//! A cut of a live log in the WAL: what lies behind it never comes back.
+//! A cut of a live log in the WAL: what lies after it never comes back.
 use super::damaged::home::destroy;
 use super::*;
 use crate::io::file_names::journal_name;
 
 /// Two logs whose batches from the first one on are in the WAL alone, ten each; the first log is cut at 4. Returns where frames
-/// of the WAL end before the cut and behind it.
+/// of the WAL end before the cut and after it.
 fn cut(home: &Path) -> (usize, usize) {
-    let (committer, logs) = journaled_behind_a_copy(home, 2, 10);
+    let (committer, logs) = logs_with_rounds_in_wal_after_copy(home, 2, 10);
     let before = committer.statistics().wal_bytes as usize;
     assert!(committer.record_cut(identity(1), 4, 1).unwrap());
     drop((logs, committer));
@@ -88,7 +88,7 @@ fn a_cut_that_is_damaged_is_reported() {
 #[test]
 fn a_cut_beside_an_older_file_that_a_log_waits_for_makes_no_file_missing() {
     let home = tempfile::tempdir().unwrap();
-    drop(journaled_behind_a_copy(home.path(), 2, 10));
+    drop(logs_with_rounds_in_wal_after_copy(home.path(), 2, 10));
     restore(&home.path().join("copy"), home.path());
     // The first log is not opened: its file stays. The next file is flushed, and nothing needs it.
     let second = committer(home.path());
