@@ -86,12 +86,12 @@ impl Layout {
     /// [`DamageError`] of the first column that breaks its rule. No bytes make it panic or allocate.
     pub(crate) fn check(header: &Header, payload: &[u8]) -> Result<Self, DamageError> {
         let mut layout = Self::default();
-        let mut walk = Walk { payload, at: 0 };
-        layout.place_arrays(header, &mut walk)?;
-        layout.place_blobs(&mut walk)?;
-        if walk.at != payload.len() {
+        let mut reader = PayloadReader { payload, at: 0 };
+        layout.place_arrays(header, &mut reader)?;
+        layout.place_blobs(&mut reader)?;
+        if reader.at != payload.len() {
             return Err(DamageError::Unused {
-                used: walk.at,
+                used: reader.at,
                 raw: payload.len(),
             });
         }
@@ -100,53 +100,57 @@ impl Layout {
         Ok(layout)
     }
 
-    fn place_arrays(&mut self, header: &Header, walk: &mut Walk<'_>) -> Result<(), DamageError> {
+    fn place_arrays(
+        &mut self,
+        header: &Header,
+        reader: &mut PayloadReader<'_>,
+    ) -> Result<(), DamageError> {
         let n = header.count as usize;
         let has = |column| header.columns.has(column);
         if has(Columns::OFFSET) {
-            self.offsets = Some(walk.array("offset", n * 4)?);
+            self.offsets = Some(reader.array("offset", n * 4)?);
         }
         if has(Columns::TIMESTAMP) {
-            self.timestamps = Some(walk.array("timestamp", n * 4)?);
+            self.timestamps = Some(reader.array("timestamp", n * 4)?);
         }
         if has(Columns::VALUE) {
-            self.values = Some(walk.ends("value", n)?);
+            self.values = Some(reader.ends("value", n)?);
         }
         if has(Columns::NULL) {
-            self.nulls = Some(walk.array("null", n.div_ceil(8))?);
+            self.nulls = Some(reader.array("null", n.div_ceil(8))?);
         }
         if has(Columns::KEY) {
-            self.keys = Some(walk.ends("key", n)?);
+            self.keys = Some(reader.ends("key", n)?);
         }
         if has(Columns::HEADER) {
-            self.headers = Some(walk.ends("header", n)?);
+            self.headers = Some(reader.ends("header", n)?);
         }
         if has(Columns::SUBJECT) {
-            let entries = u32_at(walk.array("subject", 4)?.of(walk.payload), 0) as usize;
+            let entries = u32_at(reader.array("subject", 4)?.of(reader.payload), 0) as usize;
             if !(1..=MAX_SUBJECTS).contains(&entries) {
                 return broken("subject", "entries are 1 to 65535", 0);
             }
             self.subjects = Some(Varied {
-                ends: walk.bytes("subject", (entries + 1) * 4)?,
+                ends: reader.bytes("subject", (entries + 1) * 4)?,
                 blob: Span::default(),
             });
             if entries > 1 {
-                self.subject_index = Some(walk.array("subject", n * 2)?);
+                self.subject_index = Some(reader.array("subject", n * 2)?);
             }
         }
         if has(Columns::REPLY) {
-            self.replies = Some(walk.ends("reply", n)?);
+            self.replies = Some(reader.ends("reply", n)?);
         }
         if has(Columns::ID) {
-            self.ids = Some(walk.array("id", n * 16)?);
+            self.ids = Some(reader.array("id", n * 16)?);
         }
         if has(Columns::ORIGIN) {
-            self.origins = Some(walk.array("origin time", n * 8)?);
+            self.origins = Some(reader.array("origin time", n * 8)?);
         }
         Ok(())
     }
 
-    fn place_blobs(&mut self, walk: &mut Walk<'_>) -> Result<(), DamageError> {
+    fn place_blobs(&mut self, reader: &mut PayloadReader<'_>) -> Result<(), DamageError> {
         let columns = [
             ("value", &mut self.values),
             ("key", &mut self.keys),
@@ -156,8 +160,8 @@ impl Layout {
         ];
         for (name, column) in columns {
             if let Some(column) = column {
-                let length = check_ends(name, column.ends.of(walk.payload))?;
-                column.blob = walk.bytes(name, length as usize)?;
+                let length = check_ends(name, column.ends.of(reader.payload))?;
+                column.blob = reader.bytes(name, length as usize)?;
             }
         }
         Ok(())
@@ -246,11 +250,11 @@ impl Layout {
 }
 
 /// Takes spans from the payload, front to back.
-struct Walk<'a> {
+struct PayloadReader<'a> {
     payload: &'a [u8],
     at: usize,
 }
-impl Walk<'_> {
+impl PayloadReader<'_> {
     /// The next `length` bytes.
     fn bytes(&mut self, column: &'static str, length: usize) -> Result<Span, DamageError> {
         let have = self.payload.len();
