@@ -16,7 +16,7 @@ from bascule.cli.interrupts import terminated_as_interrupted
 from bascule.cli.parameters import bundled
 from bascule.cli.slow_notice import SlowNotice
 from bascule.client import Client
-from bascule.client.tooling import addresses, connection_pool, opened
+from bascule.client.tooling import addresses, connect_with_pool, connection_pool
 from bascule.errors import UsageError
 
 __all__ = ["DEFAULT_URL", "Connection", "connected"]
@@ -71,9 +71,9 @@ class Connection:
         """
         with terminated_as_interrupted():
             notice = SlowNotice(addresses(self.url), self.timeout)
-            reached = connection_pool(self.url, name="bascule-cli", wait=self.waits, watched=notice.calling)
+            pool = connection_pool(self.url, name="bascule-cli", wait=self.waits, watched=notice.calling)
             with notice.connecting():
-                client = opened(reached, self.timeout)
+                client = connect_with_pool(pool, self.timeout)
             with client:
                 yield client
 

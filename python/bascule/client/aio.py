@@ -288,5 +288,5 @@ def connect_async(
     """A client for asyncio: `async with bascule.connect_async(url) as client`. It connects when it is entered;
     arguments and errors are those of `connect`.
     """
-    reached = connection_pool(url, tls, max_in_flight=max_in_flight, name=name, wait=wait)
-    return AsyncClient(Client(reached, timeout=timeout, reconnect=reconnect))
+    pool = connection_pool(url, tls, max_in_flight=max_in_flight, name=name, wait=wait)
+    return AsyncClient(Client(pool, timeout=timeout, reconnect=reconnect))

@@ -19,14 +19,14 @@ from bascule.client._core.consumer_flow import Callbacks, OnChange
 from bascule.client._core.deadline import Deadline
 from bascule.client._core.partitioning import check_choice
 from bascule.client._core.pipelined_publish import Outgoing
-from bascule.client._core.reading import Reading
+from bascule.client._core.subscribe_options import SubscribeOptions
 from bascule.client._core.subscription import Subscription
 from bascule.client._core.tls import Tls
 from bascule.client._core.types import Ack, OffsetReset, PartitionChoice, Start, Stop
 from bascule.client.consumer import Consumer
 from bascule.client.producer import OnAck, Producer
 
-__all__ = ["Client", "connect", "opened"]
+__all__ = ["Client", "connect", "connect_with_pool"]
 
 
 class Client(Administration, Positions, Publishing, Details):
@@ -147,7 +147,7 @@ class Client(Administration, Positions, Publishing, Details):
         Raises:
             UsageError: code `invalid_argument`: an invalid start or stop.
         """
-        reading = Reading(
+        options = SubscribeOptions(
             stream=stream,
             partition=partition,
             start=start,
@@ -160,7 +160,7 @@ class Client(Administration, Positions, Publishing, Details):
             from_replica=from_replica,
             batch_records=batch_records,
         )
-        return Subscription(self._pool, reading, timeout=self._timeout, reconnect=self._reconnect)
+        return Subscription(self._pool, options, timeout=self._timeout, reconnect=self._reconnect)
 
     def consumer(
         self,
@@ -249,16 +249,18 @@ def connect(
         AccessError: code `tls_failed`: one side refused the other's certificate.
         UnavailableError: no broker answered within `timeout`, or, without `wait`, none is running.
     """
-    return opened(connection_pool(url, tls, max_in_flight=max_in_flight, name=name, wait=wait), timeout, reconnect)
+    return connect_with_pool(
+        connection_pool(url, tls, max_in_flight=max_in_flight, name=name, wait=wait), timeout, reconnect
+    )
 
 
-def opened(reached: ConnectionPool, timeout: float, reconnect: float = RECONNECT_S) -> Client:
-    """A connected client over the pool `reached`. When connecting fails, the pool is closed.
+def connect_with_pool(pool: ConnectionPool, timeout: float, reconnect: float = RECONNECT_S) -> Client:
+    """A connected client over `pool`. When connecting fails, the pool is closed.
 
     Raises:
         BrokerError: as `connect`.
     """
-    client = Client(reached, timeout=timeout, reconnect=reconnect)
+    client = Client(pool, timeout=timeout, reconnect=reconnect)
     try:
         client.open()
     except BaseException:

@@ -6,6 +6,6 @@ Programs use `bascule.client`; the names here may change in any version.
 from bascule.client._core.address import addresses, connection_pool, protection
 from bascule.client._core.many import Many
 from bascule.client._core.refusals import no_partition
-from bascule.client.sync import opened
+from bascule.client.sync import connect_with_pool
 
-__all__ = ["Many", "addresses", "connection_pool", "no_partition", "opened", "protection"]
+__all__ = ["Many", "addresses", "connect_with_pool", "connection_pool", "no_partition", "protection"]

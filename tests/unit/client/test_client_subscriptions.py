@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from bascule._liftbridge_pb import message
 from bascule.client import Start, Stop
-from bascule.client._core.reading import Reading, subscribe
+from bascule.client._core.subscribe_options import SubscribeOptions, subscribe
 from bascule.errors import StateError, UnavailableError, UsageError
 
 from tests.unit.client.fakes import FakeBatch, FakeNative, FakeSubscription, client_of, failure
@@ -39,7 +39,7 @@ def high_watermark(next_offset: int) -> bytes:
 )
 def test_starts_on_the_wire(start: Start, fields: dict[str, int]) -> None:
     expected = message("SubscribeRequest")(stream="s", partition=1, **fields)
-    assert subscribe(Reading(stream="s", partition=1), start, None) == expected.SerializeToString()
+    assert subscribe(SubscribeOptions(stream="s", partition=1), start, None) == expected.SerializeToString()
 
 
 @pytest.mark.parametrize(
@@ -53,7 +53,7 @@ def test_starts_on_the_wire(start: Start, fields: dict[str, int]) -> None:
 )
 def test_stops_are_exclusive_here_and_inclusive_on_the_wire(stop: Stop, fields: dict[str, int]) -> None:
     expected = message("SubscribeRequest")(stream="s", startPosition=2, **fields)
-    assert subscribe(Reading(stream="s"), "earliest", stop) == expected.SerializeToString()
+    assert subscribe(SubscribeOptions(stream="s"), "earliest", stop) == expected.SerializeToString()
 
 
 @pytest.mark.parametrize(("start", "stop"), [("sometime", None), (-1, None), (2**63, None), ("new", "never"), (0, -1)])

@@ -27,8 +27,8 @@ from bascule.client._core.deadline import Deadline
 from bascule.client._core.error_context import error_context
 from bascule.client._core.fencing import Fencing, is_fenced
 from bascule.client._core.membership import Assignment, Membership, MembershipState
-from bascule.client._core.reading import Member, Reading
 from bascule.client._core.routes import CursorPlace, PartitionPlace
+from bascule.client._core.subscribe_options import Member, SubscribeOptions
 from bascule.client._core.subscription import Subscription
 from bascule.client._core.types import OffsetReset
 from bascule.errors import BrokerError, StateError, UsageError, error
@@ -262,8 +262,8 @@ class ConsumerCore:
         position = old.position
         return self._subscription(replace(old.reading, start=position, is_remembered=isinstance(position, int)))
 
-    def _subscription(self, reading: Reading) -> Subscription:
-        return Subscription(self._pool, reading, timeout=self._timeout, reconnect=self._reconnect, bell=self._bell)
+    def _subscription(self, options: SubscribeOptions) -> Subscription:
+        return Subscription(self._pool, options, timeout=self._timeout, reconnect=self._reconnect, bell=self._bell)
 
     # -- following the membership -------------------------------------------------------------------------------------
     def _change(self) -> Change | None:
@@ -329,7 +329,7 @@ class ConsumerCore:
             position = found.following
             owned.stored = stored
         owned.subscription.close()
-        owned.subscription = self._subscription(self._reading(place, state, position, incarnation))
+        owned.subscription = self._subscription(self._subscribe_options(place, state, position, incarnation))
         owned.again = 0.0
 
     def _begin(self, place: Assignment, state: MembershipState, *, is_recreated: bool = False) -> _Owned:
@@ -340,9 +340,9 @@ class ConsumerCore:
         stored, incarnation = found
         if stored is None:
             first = self._first(place, is_recreated=is_recreated)
-            reading = self._reading(place, state, first, incarnation)
-            return _Owned(self._subscription(reading), since=state.generation)
-        subscription = self._subscription(self._reading(place, state, found.following, incarnation))
+            options = self._subscribe_options(place, state, first, incarnation)
+            return _Owned(self._subscription(options), since=state.generation)
+        subscription = self._subscription(self._subscribe_options(place, state, found.following, incarnation))
         return _Owned(subscription, stored, stored, stored, since=state.generation)
 
     def _first(self, place: Assignment, *, is_recreated: bool) -> Literal["earliest"] | int:
@@ -365,8 +365,10 @@ class ConsumerCore:
         end = requests.read_partition(answer).high_watermark
         return end if start == "new" else max(0, end - 1)
 
-    def _reading(self, place: Assignment, state: MembershipState, start: int | object, incarnation: int) -> Reading:
-        return Reading(
+    def _subscribe_options(
+        self, place: Assignment, state: MembershipState, start: int | object, incarnation: int
+    ) -> SubscribeOptions:
+        return SubscribeOptions(
             stream=place.stream,
             partition=place.partition,
             start=start,  # pyright: ignore[reportArgumentType]

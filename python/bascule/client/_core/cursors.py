@@ -7,8 +7,8 @@ from typing import Final
 from bascule.client._core import requests
 from bascule.client._core.connection_pool import ConnectionPool
 from bascule.client._core.deadline import Deadline
-from bascule.client._core.reading import Member
 from bascule.client._core.routes import CURSORS, CursorPlace
+from bascule.client._core.subscribe_options import Member
 from bascule.errors import BrokerError, error
 
 __all__ = ["GROUP_CURSOR_PREFIX", "find", "group_cursor", "partitions", "store", "store_as"]

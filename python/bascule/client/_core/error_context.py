@@ -40,7 +40,7 @@ def error_context(
     try:
         yield
     except BrokerError as failure:
-        better = refusals.of_size(failure)
+        better = refusals.message_too_large_error(failure)
         if better is None and failure.code == _OFFSET and expected is not None and partition is not None:
             better = refusals.incorrect_offset(stream, partition, expected, _next_offset(pool, stream, partition))
         elif better is None and stream:
@@ -75,7 +75,7 @@ def _better(
         text = f"{which} is not a valid subject: tokens joined by dots, without white space, `>` only at the end"
         return error(failure.code, text, failure.details)
     most = _max_record_bytes(pool, stream) if failure.code == "too_large" else None
-    return refusals.of_record(failure, stream, most)
+    return refusals.publish_error(failure, stream, most)
 
 
 def _max_record_bytes(pool: ConnectionPool, stream: str) -> int | None:

@@ -2,23 +2,23 @@
 
 from bascule.errors import BrokerError, StateError, error
 
-__all__ = ["beyond_end", "incorrect_offset", "no_partition", "no_stream", "of_record", "of_size"]
+__all__ = ["beyond_end", "incorrect_offset", "message_too_large_error", "no_partition", "no_stream", "publish_error"]
 
 
 def no_stream(name: str) -> StateError:
-    """There is no such stream."""
+    """The error for a stream that does not exist."""
     text = f'stream "{name}" does not exist: create it, or see bascule stream list'
     return StateError("stream_not_found", text, {"stream": name})
 
 
 def no_partition(stream: str, number: int, count: int) -> StateError:
-    """The stream has `count` partitions, and `number` is not one of them."""
+    """The error for a partition number that is not below `count`, the stream's number of partitions."""
     text = f'stream "{stream}" has no partition {number}: its partitions are numbered 0 to {count - 1}'
     return StateError("partition_not_found", text, {"stream": stream, "partition": number})
 
 
 def beyond_end(who: str, stream: str, partition: int, position: int, end: int) -> BrokerError:
-    """A remembered position is beyond the end of the partition.
+    """The error for a remembered position that is beyond the end of the partition.
 
     Args:
         who: the owner of the position, e.g. `cursor "report"`.
@@ -36,8 +36,8 @@ def beyond_end(who: str, stream: str, partition: int, position: int, end: int) -
     return error("offset_out_of_range", text, details)
 
 
-def of_size(failure: BrokerError) -> BrokerError | None:
-    """The error for a message above the broker's size limit; `None` = `failure` is another error."""
+def message_too_large_error(failure: BrokerError) -> BrokerError | None:
+    """Describes a message above the broker's size limit; `None` = `failure` has another cause."""
     size, most = failure.details.get("message_bytes"), failure.details.get("limit")
     if size is None or most is None:
         return None
@@ -45,8 +45,8 @@ def of_size(failure: BrokerError) -> BrokerError | None:
     return error("too_large", text, {**failure.details, "bytes": size, "limit": most})
 
 
-def of_record(failure: BrokerError, stream: str, most: int | None) -> BrokerError | None:
-    """The error for a record that is too large, or whose stream cannot accept records; `None` = another error.
+def publish_error(failure: BrokerError, stream: str, most: int | None) -> BrokerError | None:
+    """Describes a record that is too large, or a stream that cannot accept records; `None` = another cause.
 
     Args:
         failure: the error of a publish.
@@ -75,7 +75,7 @@ def of_record(failure: BrokerError, stream: str, most: int | None) -> BrokerErro
 
 
 def incorrect_offset(stream: str, partition: int, expected: int, following: int | None) -> BrokerError:
-    """The record would not get the offset `expected` but `following`; `None` = not known."""
+    """The error for a record that would get the offset `following` instead of `expected`; `None` = not known."""
     said = "" if following is None else f", which is {following}"
     text = f'expected_offset {expected} is not the next offset of partition {partition} of stream "{stream}"{said}'
     details = {"stream": stream, "partition": partition, "expected_offset": expected, "next_offset": following}

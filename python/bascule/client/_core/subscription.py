@@ -16,8 +16,8 @@ from bascule.client._core.batch import Batch
 from bascule.client._core.connection_pool import ConnectionPool
 from bascule.client._core.deadline import Deadline
 from bascule.client._core.error_context import error_context
-from bascule.client._core.reading import Reading, is_empty_range, subscribe
 from bascule.client._core.routes import CursorPlace, PartitionPlace
+from bascule.client._core.subscribe_options import SubscribeOptions, is_empty_range, subscribe
 from bascule.client._core.types import Record, Start, Stop, Stream
 from bascule.errors import BrokerError, StateError, UsageError
 
@@ -35,7 +35,7 @@ class Subscription:
     def __init__(
         self,
         pool: ConnectionPool,
-        reading: Reading,
+        options: SubscribeOptions,
         *,
         timeout: float,
         reconnect: float,
@@ -43,11 +43,11 @@ class Subscription:
     ) -> None:
         """Use `Client.subscribe`."""
         self._pool: Final = pool
-        self.reading: Final = reading
+        self.reading: Final = options
         """The requested partition, start, stop and options."""
-        self._start: Start = reading.start
-        self._stop: Stop = reading.stop
-        self._incarnation = reading.incarnation
+        self._start: Start = options.start
+        self._stop: Stop = options.stop
+        self._incarnation = options.incarnation
         """Incarnation of the partition that `_start` belongs to, once known; a purge begins a new one."""
         self.bell = bell
         """Notified whenever records are available; set it before opening."""
@@ -55,8 +55,8 @@ class Subscription:
         self._reconnect: Final = reconnect
         self._lock: Final = threading.Lock()
         self._native: engine.Subscription | None = None
-        self._looked_up = reading.cursor is None
-        self._is_remembered = reading.is_remembered
+        self._looked_up = options.cursor is None
+        self._is_remembered = options.is_remembered
         """Whether `_start` was reached before, so that the partition must be at least that long."""
         self._last: int | None = None
         self._ended = False
@@ -167,12 +167,12 @@ class Subscription:
             OutcomeUnknownError: it was sent and not answered.
             UnavailableError: no broker answered in time.
         """
-        reading = self.reading
-        if reading.cursor is None:
+        options = self.reading
+        if options.cursor is None:
             raise UsageError("invalid_argument", "the subscription has no cursor: subscribe with cursor=…")
         if self._last is not None:
             deadline = Deadline(self._timeout if timeout is None else timeout)
-            place = CursorPlace(reading.cursor, reading.stream, reading.partition)
+            place = CursorPlace(options.cursor, options.stream, options.partition)
             cursors.store(self._pool, deadline, place, self._last, self._incarnation)
         return self._last
 
@@ -258,14 +258,14 @@ class Subscription:
 
     def _subscribe(self, deadline: Deadline, place: PartitionPlace) -> engine.Subscription | None:
         """The native subscription; `None` if the range holds no records."""
-        reading = self.reading
-        wanted = subscribe(reading, self._start, self._stop, self._incarnation)
+        options = self.reading
+        wanted = subscribe(options, self._start, self._stop, self._incarnation)
         try:
             return self._pool.run(deadline, lambda native, _left: native.subscribe(wanted, self.bell), place)
         except BrokerError as failure:
             if failure.code == "end_of_stream" or failure.reason == "empty_range":
                 return None
-            is_paused = failure.reason == "paused" and not reading.resume
+            is_paused = failure.reason == "paused" and not options.resume
             raise (self._paused() if is_paused else failure) from failure.__cause__
 
     def _begin(self, native: engine.Subscription) -> None:
@@ -288,14 +288,14 @@ class Subscription:
         Raises:
             StateError: code `offset_out_of_range`, if `auto_offset_reset` is "error".
         """
-        reading, start = self.reading, self._start
-        if reading.reverse or not self._is_remembered or not isinstance(start, int) or start <= reached:
+        options, start = self.reading, self._start
+        if options.reverse or not self._is_remembered or not isinstance(start, int) or start <= reached:
             return False
         if native is not None:
             native.close()
-        if reading.auto_offset_reset == "error":
-            raise refusals.beyond_end(self._who(), reading.stream, reading.partition, start, reached)
-        self._start, self._is_remembered, self._last, self.was_reset = reading.auto_offset_reset, False, None, True
+        if options.auto_offset_reset == "error":
+            raise refusals.beyond_end(self._who(), options.stream, options.partition, start, reached)
+        self._start, self._is_remembered, self._last, self.was_reset = options.auto_offset_reset, False, None, True
         return True
 
     def _who(self) -> str:
@@ -339,10 +339,10 @@ class Subscription:
         return StateError("failed_precondition", text + stream, {"stream": stream, "partition": number})
 
     def _look_up_cursor(self, deadline: Deadline) -> None:
-        reading = self.reading
-        if self._looked_up or reading.cursor is None:
+        options = self.reading
+        if self._looked_up or options.cursor is None:
             return
-        found = cursors.find(self._pool, deadline, CursorPlace(reading.cursor, reading.stream, reading.partition))
+        found = cursors.find(self._pool, deadline, CursorPlace(options.cursor, options.stream, options.partition))
         if (following := found.following) is not None:
             self._start = self.remembered = following
             self._is_remembered = True

@@ -10,8 +10,8 @@ from bascule._liftbridge_pb import message
 from bascule.client._core import cursors, requests
 from bascule.client._core.calls.unary import Calls
 from bascule.client._core.deadline import Deadline
-from bascule.client._core.reading import Reading
 from bascule.client._core.routes import CURSORS, CursorPlace
+from bascule.client._core.subscribe_options import SubscribeOptions
 from bascule.client._core.subscription import Subscription
 
 __all__ = [
@@ -318,9 +318,9 @@ class Details(Calls):
 
     def _stored(self, partition: int, prefix: str) -> set[tuple[str, str, int]]:
         """Cursor, stream and partition of the positions in one partition of `__cursors`; other values are ignored."""
-        reading = Reading(stream=CURSORS, partition=partition, start="earliest", stop="latest", resume=True)
+        options = SubscribeOptions(stream=CURSORS, partition=partition, start="earliest", stop="latest", resume=True)
         places: set[tuple[str, str, int]] = set()
-        with Subscription(self._pool, reading, timeout=self._timeout, reconnect=self._reconnect) as subscription:
+        with Subscription(self._pool, options, timeout=self._timeout, reconnect=self._reconnect) as subscription:
             for batch in subscription:
                 for record in batch:
                     place = _place(record.key, record.value)

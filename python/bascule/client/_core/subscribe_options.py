@@ -9,7 +9,7 @@ from bascule.client._core import requests
 from bascule.client._core.types import OffsetReset, Start, Stop
 from bascule.errors import UsageError
 
-__all__ = ["Member", "Reading", "is_empty_range", "subscribe"]
+__all__ = ["Member", "SubscribeOptions", "is_empty_range", "subscribe"]
 
 _RESETS: Final = ("error", "earliest", "latest", "new")
 _STARTS: Final = {"earliest": "EARLIEST", "latest": "LATEST", "new": "NEW_ONLY"}
@@ -27,7 +27,7 @@ class Member:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Reading:
+class SubscribeOptions:
     """One partition and how to read it; the fields are the arguments of `Client.subscribe`."""
 
     stream: str
@@ -89,23 +89,23 @@ def is_empty_range(start: Start, stop: Stop, *, reverse: bool = False) -> bool:
     return isinstance(stop, datetime) and isinstance(start, datetime) and start >= stop
 
 
-def subscribe(reading: Reading, start: Start, stop: Stop, incarnation: int = 0) -> bytes:
+def subscribe(options: SubscribeOptions, start: Start, stop: Stop, incarnation: int = 0) -> bytes:
     """A SubscribeRequest. Stops are exclusive here and inclusive on the wire.
 
     Raises:
         UsageError: code `invalid_argument`: an invalid start or stop.
     """
     request = message("SubscribeRequest")(
-        stream=reading.stream,
-        partition=reading.partition,
-        resume=reading.resume,
-        readISRReplica=reading.from_replica,
-        reverse=reading.reverse,
+        stream=options.stream,
+        partition=options.partition,
+        resume=options.resume,
+        readISRReplica=options.from_replica,
+        reverse=options.reverse,
         incarnation=incarnation,
-        subject=reading.subject or "",
+        subject=options.subject or "",
     )
-    if reading.member is not None:
-        member = reading.member
+    if options.member is not None:
+        member = options.member
         request.consumer.groupId, request.consumer.consumerId = member.group, member.consumer
         request.consumer.groupEpoch, request.consumer.generation = member.epoch, member.generation
     if isinstance(start, datetime):
@@ -125,7 +125,7 @@ def subscribe(reading: Reading, start: Start, stop: Stop, incarnation: int = 0) 
     elif isinstance(stop, int):
         request.stopPosition = number("StopPosition", "STOP_OFFSET")
         stop = requests.check_offset("stop", stop)
-        request.stopOffset = min(stop + 1, 2**63 - 1) if reading.reverse else stop - 1
+        request.stopOffset = min(stop + 1, 2**63 - 1) if options.reverse else stop - 1
     elif stop == "latest":
         request.stopPosition = number("StopPosition", "STOP_LATEST")
     elif stop is not None:
