@@ -39,7 +39,7 @@ from bascule.protocols.admin import AdminService
 from bascule.protocols.liftbridge import Gate, LiftbridgeAdmin, reserved_streams
 from bascule.protocols.liftbridge.activity import CODEC
 from bascule.protocols.router import Handler, Router
-from bascule.server import documents, reports
+from bascule.server import engine_config, reports
 from bascule.server.nats_access import nats_settings
 from bascule.server.nats_child import NatsChild
 from bascule.server.security import Security
@@ -179,12 +179,12 @@ class Broker:
         settings = self.settings
         for sentence in contradictions(settings):
             emit(30, "config", sentence)
-        documents.refuse_foreign_files(settings)
-        identity = documents.broker_id(settings)
+        engine_config.refuse_foreign_files(settings)
+        identity = engine_config.broker_id(settings)
         engine = await self._lock(identity)
         self._start_watch(engine)
         port = await asyncio.to_thread(engine.bind, settings.broker.host, settings.broker.port)
-        host, port = documents.advertised(settings, port)
+        host, port = engine_config.advertised(settings, port)
         self.address = _joined(host, port)
         self._serve_http(engine)
         engine.set_stage("reading certificates and policy")
@@ -195,9 +195,9 @@ class Broker:
             self._nats.start()
         self._log = log = MetadataLog(engine)
         log.failed.add_done_callback(lambda done: self._fail(done.result()))
-        self._reconciler = reconciler = Reconciler(engine, identity, documents.defaults(settings), State())
+        self._reconciler = reconciler = Reconciler(engine, identity, engine_config.defaults(settings), State())
         self._controller = controller = Controller(engine, log, reconciler, identity)
-        self._groups = groups = Groups(controller, documents.group_timeouts(settings))
+        self._groups = groups = Groups(controller, engine_config.group_timeouts(settings))
         self._sinks = sinks = Sinks(controller, engine)
         self._router = router = Router(engine, self._handlers(controller, groups, sinks, security))
         self._start_pump(engine, log, router)
@@ -221,7 +221,7 @@ class Broker:
             self._supervisor.start("scrub", scrubber.run)
         self._supervisor.start("sinks", sinks.run)
         self._supervisor.start("links", sinks.keep_linking)
-        self._supervisor.start("auto-pause", AutoPause(controller, documents.auto_pause(settings)).run)
+        self._supervisor.start("auto-pause", AutoPause(controller, engine_config.auto_pause(settings)).run)
         groups.start()
         # Before clients can connect, so that no call is rejected because the broker is starting.
         engine.set_serving(True)
@@ -229,8 +229,8 @@ class Broker:
 
     def _handlers(self, controller: Controller, groups: Groups, sinks: Sinks, security: Security) -> dict[str, Handler]:
         """The handlers of all methods that the control plane answers."""
-        gate = Gate(self.settings.broker.namespace, documents.bounds(self.settings))
-        creating = documents.stream_settings(self.settings)
+        gate = Gate(self.settings.broker.namespace, engine_config.bounds(self.settings))
+        creating = engine_config.stream_settings(self.settings)
         liftbridge = LiftbridgeAdmin(controller, groups, creating, security.access, gate)
         admin = AdminService(sinks, creating, security.access, gate)
         return {**liftbridge.handlers(), **admin.handlers()}
@@ -255,7 +255,7 @@ class Broker:
 
     async def _lock(self, identity: str) -> Engine:
         """Open the data plane, which locks the data directory. Kept even if cancelled, so that `stop` closes it."""
-        document = documents.engine_settings(self.settings, identity)
+        document = engine_config.engine_settings(self.settings, identity)
         making = asyncio.create_task(asyncio.to_thread(Engine, document))
         try:
             await asyncio.shield(making)

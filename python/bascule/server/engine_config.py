@@ -1,4 +1,4 @@
-"""Converts settings into the documents and values for the parts of a broker."""
+"""Converts settings into the configuration of the engine and of other parts of a broker."""
 
 import json
 import os
@@ -29,7 +29,7 @@ def broker_id(settings: Settings) -> str:
         manifest: Any = json.loads((settings.data_dir / MANIFEST).read_bytes())
         return str(manifest["broker_id"])
     except (OSError, ValueError, KeyError, TypeError):
-        # The file does not exist, or cannot be read: then the data plane rejects the directory with the reason.
+        # The file does not exist, or cannot be read: the data plane then rejects the directory and names the reason.
         return "".join(secrets.choice(_ID_LETTERS) for _ in range(ID_LENGTH))
 
 
@@ -102,9 +102,9 @@ def group_timeouts(settings: Settings) -> GroupTimeouts:
 def auto_pause(settings: Settings) -> AutoPauseDefaults:
     """When partitions are paused automatically."""
     streams = settings.streams
-    # /metrics reads the positions of groups at every scrape, which would resume their partitions again
+    # /metrics reads the positions of groups at every scrape, which resumes paused partitions
     shows_groups = settings.http.address is not None and settings.metrics.groups
-    # the event of its own pause would resume the activity stream again, without end
+    # the event of its own pause would resume the activity stream, in an endless loop
     overrides = {CURSORS: 0 if shows_groups else settings.cursors.auto_pause_time_ms, ACTIVITY: 0}
     return AutoPauseDefaults(streams.auto_pause_time_ms, streams.auto_pause_disable_if_subscribers, overrides)
 

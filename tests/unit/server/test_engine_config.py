@@ -9,7 +9,7 @@ from bascule import config
 from bascule._seam import LogLine, NatsChange, PartitionChange
 from bascule._text import without_credentials
 from bascule.errors import StateError, UsageError
-from bascule.server import Broker, documents, nats_access, reports
+from bascule.server import Broker, engine_config, nats_access, reports
 
 
 def load(**flags: object) -> config.Settings:
@@ -17,26 +17,26 @@ def load(**flags: object) -> config.Settings:
 
 
 def test_the_advertised_address_defaults_to_the_bound_one() -> None:
-    assert documents.advertised(load(broker__host="127.0.0.1"), 5) == ("127.0.0.1", 5)
-    assert documents.advertised(load(broker__host="0.0.0.0"), 5) == ("localhost", 5)
+    assert engine_config.advertised(load(broker__host="127.0.0.1"), 5) == ("127.0.0.1", 5)
+    assert engine_config.advertised(load(broker__host="0.0.0.0"), 5) == ("localhost", 5)
     given = load(broker__host="0.0.0.0", broker__advertised_host="b.example", broker__advertised_port=7)
-    assert documents.advertised(given, 5) == ("b.example", 7)
+    assert engine_config.advertised(given, 5) == ("b.example", 7)
 
 
 def test_the_broker_id_is_the_configured_one_else_the_one_of_the_directory_else_a_new_one(tmp_path: Path) -> None:
-    assert documents.broker_id(load(data_dir=tmp_path, broker__broker_id="b")) == "b"
-    first, second = documents.broker_id(load(data_dir=tmp_path)), documents.broker_id(load(data_dir=tmp_path))
+    assert engine_config.broker_id(load(data_dir=tmp_path, broker__broker_id="b")) == "b"
+    first, second = engine_config.broker_id(load(data_dir=tmp_path)), engine_config.broker_id(load(data_dir=tmp_path))
     assert first != second
     assert len(first) == 22
     assert first.isalnum()
     (tmp_path / "bascule.json").write_text(json.dumps({"broker_id": "kept"}))
-    assert documents.broker_id(load(data_dir=tmp_path)) == "kept"
+    assert engine_config.broker_id(load(data_dir=tmp_path)) == "kept"
 
 
 @pytest.mark.parametrize("damage", ["", "[]", "{}", "\0"])
 def test_an_unreadable_manifest_is_left_for_the_data_plane_to_refuse(tmp_path: Path, damage: str) -> None:
     (tmp_path / "bascule.json").write_text(damage)
-    assert len(documents.broker_id(load(data_dir=tmp_path))) == 22
+    assert len(engine_config.broker_id(load(data_dir=tmp_path))) == 22
 
 
 def test_the_directory_of_a_liftbridge_server_is_rejected_and_not_changed(tmp_path: Path) -> None:
@@ -52,7 +52,7 @@ def test_the_directory_of_a_liftbridge_server_is_rejected_and_not_changed(tmp_pa
     assert sorted(tmp_path.rglob("*")) == before
     # a directory with a manifest of Bascule is accepted, whatever other files it has
     (tmp_path / "bascule.json").write_text("{}")
-    documents.refuse_foreign_files(load(data_dir=tmp_path))
+    engine_config.refuse_foreign_files(load(data_dir=tmp_path))
 
 
 def test_secrets_come_from_files_and_are_not_shown(tmp_path: Path) -> None:
