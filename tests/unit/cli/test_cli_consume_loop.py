@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable
 
 import pytest
-from bascule.cli.records.consume_loop import Limits, Printing
+from bascule.cli.records.consume_loop import Limits, RecordPrinter
 from bascule.cli.records.pace import Pace
 from bascule.cli.records.record_writer import RecordFormat, record_writer
 from bascule.client import Batch
@@ -18,12 +18,12 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return now
 
 
-def idle_for(seconds: float) -> Printing:
-    printing = Printing(
+def idle_for(seconds: float) -> RecordPrinter:
+    printer = RecordPrinter(
         record_writer(RecordFormat.TEXT, None, None), Pace(None), Limits(None, None, seconds), is_late=False
     )
-    printing.begin()
-    return printing
+    printer.begin()
+    return printer
 
 
 def spending(clock: list[float], seconds: float | None, found: Batch | None = None) -> Callable[[float], Batch | None]:
@@ -37,23 +37,23 @@ def spending(clock: list[float], seconds: float | None, found: Batch | None = No
 
 
 def test_only_waiting_without_records_is_idle(clock: list[float]) -> None:
-    printing = idle_for(1.0)
+    printer = idle_for(1.0)
     for _ in range(2):
-        assert not printing.is_over
-        printing.next_batch(spending(clock, None))
-    assert printing.is_over
+        assert not printer.is_over
+        printer.next_batch(spending(clock, None))
+    assert printer.is_over
 
 
 def test_a_slow_printer_does_not_end_it(clock: list[float]) -> None:
-    printing = idle_for(1.0)
+    printer = idle_for(1.0)
     batch = Batch.__new__(Batch)
     for _ in range(3):
-        assert printing.next_batch(spending(clock, 0.1, batch)) is batch
+        assert printer.next_batch(spending(clock, 0.1, batch)) is batch
         clock[0] += 60
-        assert not printing.is_over
+        assert not printer.is_over
 
 
 def test_reconnecting_does_not_count_as_idle(clock: list[float]) -> None:
-    printing = idle_for(1.0)
-    printing.next_batch(spending(clock, 30.0))
-    assert not printing.is_over
+    printer = idle_for(1.0)
+    printer.next_batch(spending(clock, 30.0))
+    assert not printer.is_over

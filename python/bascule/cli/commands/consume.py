@@ -11,7 +11,7 @@ import typer
 from bascule._units import parse_duration_ms
 from bascule.cli.commands.completion import StreamName
 from bascule.cli.connection import Connection, connected
-from bascule.cli.records.consume_loop import GroupReading, Limits, Printing, Reading, report_start
+from bascule.cli.records.consume_loop import GroupLoop, Limits, PartitionLoop, RecordPrinter, report_start
 from bascule.cli.records.pace import Pace
 from bascule.cli.records.positions import parse_start, parse_stop
 from bascule.cli.records.record_writer import RecordFormat, RecordWriter, record_format, record_writer
@@ -126,13 +126,13 @@ def consume(
         "resume": resume,
         "batch_records": pace.batch(min(BATCH, count or BATCH)),
     }
-    printing = Printing(writer, pace, limits, is_late=form is RecordFormat.TABLE)
+    printer = RecordPrinter(writer, pace, limits, is_late=form is RecordFormat.TABLE)
     if group is not None:
         shared["start"] = _group_start(start, stop, from_replica=from_replica)
         with connection.open() as client, closing(writer):
             consumer = client.consumer(group, stream, commit_interval=None, **shared)
             with consumer:
-                GroupReading(consumer, printing, commits=commit).run()
+                GroupLoop(consumer, printer, commits=commit).run()
         return
     begin, end = parse_start(start or ("latest" if reverse else "new")), parse_stop(stop)
     shared |= {"start": begin, "stop": end, "cursor": cursor, "reverse": reverse, "from_replica": from_replica}
@@ -141,10 +141,10 @@ def consume(
             number: client.subscribe(stream, partition=number, **shared)
             for number in _numbers(client, stream, partition)
         }
-        _read_partitions(subscriptions, Reading(client, stream, cursor if commit else None, printing), writer)
+        _read_partitions(subscriptions, PartitionLoop(client, stream, cursor if commit else None, printer), writer)
 
 
-def _read_partitions(subscriptions: Mapping[int, Subscription], reading: Reading, writer: RecordWriter) -> None:
+def _read_partitions(subscriptions: Mapping[int, Subscription], loop: PartitionLoop, writer: RecordWriter) -> None:
     with ExitStack() as stack:
         for subscription in subscriptions.values():
             stack.callback(subscription.close)
@@ -157,9 +157,9 @@ def _read_partitions(subscriptions: Mapping[int, Subscription], reading: Reading
             )
         # if opening fails, nothing is printed, not even an empty list
         stack.enter_context(closing(writer))
-        reading.run(many)
+        loop.run(many)
         writer.close()
-        reading.commit()
+        loop.commit()
 
 
 def _check(

@@ -13,7 +13,7 @@ from bascule.cli.records.record_writer import RecordWriter
 from bascule.client import Batch, Client, Consumer, Record, Start, Subscription
 from bascule.client.tooling import Many
 
-__all__ = ["GroupReading", "Limits", "Printing", "Reading", "report_start"]
+__all__ = ["GroupLoop", "Limits", "PartitionLoop", "RecordPrinter", "report_start"]
 
 WAIT_S: Final = 0.5
 """Longest single wait, in seconds."""
@@ -32,7 +32,7 @@ class Limits:
 
 
 @dataclass(slots=True)
-class Printing:
+class RecordPrinter:
     """Prints records until a limit is reached."""
 
     writer: RecordWriter
@@ -92,29 +92,29 @@ class Printing:
 
 
 @dataclass(slots=True)
-class Reading:
+class PartitionLoop:
     """Reads partitions, prints, and moves the cursor after the printed records."""
 
     client: Client
     stream: str
     cursor: str | None
-    printing: Printing
+    printer: RecordPrinter
     printed: dict[int, int] = field(default_factory=dict[int, int])
     """Offset of the last printed record by partition, not stored yet."""
 
     def run(self, many: Many) -> None:
         """Read until all partitions have ended or a limit is reached."""
-        printing = self.printing
-        printing.begin()
+        printer = self.printer
+        printer.begin()
         while many.is_open:
-            batch = printing.next_batch(many.next_batch)
+            batch = printer.next_batch(many.next_batch)
             if batch is not None:
-                before = printing.records
-                self.printed[batch.partition] = printing.take(batch.partition, list(batch)).offset
-                if not printing.is_late:
+                before = printer.records
+                self.printed[batch.partition] = printer.take(batch.partition, list(batch)).offset
+                if not printer.is_late:
                     self.commit()
-                printing.pace.count(printing.records - before)
-            if printing.is_over:
+                printer.pace.count(printer.records - before)
+            if printer.is_over:
                 return
             _check_reader()
 
@@ -127,28 +127,28 @@ class Reading:
 
 
 @dataclass(frozen=True, slots=True)
-class GroupReading:
+class GroupLoop:
     """Reads partitions as a member of a group, prints, and moves the group's positions after the printed records."""
 
     consumer: Consumer
-    printing: Printing
+    printer: RecordPrinter
     commits: bool = field(kw_only=True)
 
     def run(self) -> None:
         """Read until a limit is reached."""
-        printing = self.printing
-        printing.begin()
-        while not printing.is_over:
-            batch = printing.next_batch(self.consumer.next_batch)
+        printer = self.printer
+        printer.begin()
+        while not printer.is_over:
+            batch = printer.next_batch(self.consumer.next_batch)
             if batch is not None:
-                before = printing.records
-                last = printing.take(batch.partition, list(batch))
+                before = printer.records
+                last = printer.take(batch.partition, list(batch))
                 self.consumer.core.give(batch, last.offset)
-                if self.commits and not printing.is_late:
+                if self.commits and not printer.is_late:
                     self.consumer.commit()
-                printing.pace.count(printing.records - before)
+                printer.pace.count(printer.records - before)
             _check_reader()
-        printing.writer.close()
+        printer.writer.close()
         if self.commits:
             self.consumer.commit()
 
