@@ -74,8 +74,8 @@ def _row(service: str, file: FileDescriptorProto, method: MethodDescriptorProto,
         raise SystemExit(f'{where}: has to have an action and a plane, "control" or "data"')
     if (plane == "control") != bool(resource):
         raise SystemExit(f"{where}: a resource belongs to methods of the control plane, and to each of them")
-    if resource not in ("", "*", "code") and resource not in _fields(file, method.input_type):
-        raise SystemExit(f"{where}: {method.input_type} has no field {resource} to be the resource")
+    if resource not in ("", "*", "computed") and resource not in _fields(file, method.input_type):
+        raise SystemExit(f'{where}: {method.input_type} has no field {resource}: name one, or "*" or "computed"')
     bounded = service == BOUNDED
     if "request_bytes" in given and not bounded:
         raise SystemExit(f"{where}: request_bytes bounds methods of {BOUNDED} only")

@@ -26,7 +26,7 @@ class Method(NamedTuple):
 
 
 METHODS: Final[dict[str, Method]] = {
-    "CreateStream": Method("proto.API", "CreateStreamRequest", "CreateStream", "code", True, None),
+    "CreateStream": Method("proto.API", "CreateStreamRequest", "CreateStream", "computed", True, None),
     "DeleteStream": Method("proto.API", "DeleteStreamRequest", "DeleteStream", "name", True, None),
     "PauseStream": Method("proto.API", "PauseStreamRequest", "PauseStream", "name", True, None),
     "SetStreamReadonly": Method("proto.API", "SetStreamReadonlyRequest", "SetStreamReadonly", "name", True, None),
@@ -40,20 +40,22 @@ METHODS: Final[dict[str, Method]] = {
     "PublishToSubject": Method("proto.API", "PublishToSubjectRequest", "PublishToSubject", "", False, None),
     "SetCursor": Method("proto.API", "SetCursorRequest", "SetCursor", "", False, None),
     "FetchCursor": Method("proto.API", "FetchCursorRequest", "FetchCursor", "", False, None),
-    "JoinConsumerGroup": Method("proto.API", "JoinConsumerGroupRequest", "JoinConsumerGroup", "code", True, None),
-    "LeaveConsumerGroup": Method("proto.API", "LeaveConsumerGroupRequest", "LeaveConsumerGroup", "code", True, None),
+    "JoinConsumerGroup": Method("proto.API", "JoinConsumerGroupRequest", "JoinConsumerGroup", "computed", True, None),
+    "LeaveConsumerGroup": Method(
+        "proto.API", "LeaveConsumerGroupRequest", "LeaveConsumerGroup", "computed", True, None
+    ),
     "FetchConsumerGroupAssignments": Method(
-        "proto.API", "FetchConsumerGroupAssignmentsRequest", "FetchConsumerGroupAssignments", "code", True, None
+        "proto.API", "FetchConsumerGroupAssignmentsRequest", "FetchConsumerGroupAssignments", "computed", True, None
     ),
     "ReportConsumerGroupCoordinator": Method(
-        "proto.API", "ReportConsumerGroupCoordinatorRequest", "ReportConsumerGroupCoordinator", "code", True, None
+        "proto.API", "ReportConsumerGroupCoordinatorRequest", "ReportConsumerGroupCoordinator", "computed", True, None
     ),
     "TrimPartition": Method("bascule.admin.v1.Admin", "TrimPartitionRequest", "TrimPartition", "name", True, 65536),
     "PurgeStream": Method("bascule.admin.v1.Admin", "PurgeStreamRequest", "PurgeStream", "name", True, 65536),
     "EditStream": Method("bascule.admin.v1.Admin", "EditStreamRequest", "EditStream", "name", True, 65536),
     "ResumeStream": Method("bascule.admin.v1.Admin", "ResumeStreamRequest", "PauseStream", "name", True, 65536),
     "CheckCreateStream": Method(
-        "bascule.admin.v1.Admin", "CheckCreateStreamRequest", "CreateStream", "code", True, 65536
+        "bascule.admin.v1.Admin", "CheckCreateStreamRequest", "CreateStream", "computed", True, 65536
     ),
     "FetchStreamDetails": Method(
         "bascule.admin.v1.Admin", "FetchStreamDetailsRequest", "FetchPartitionMetadata", "name", True, 65536
@@ -64,10 +66,10 @@ METHODS: Final[dict[str, Method]] = {
     "FetchBrokerDetails": Method(
         "bascule.admin.v1.Admin", "FetchBrokerDetailsRequest", "FetchMetadata", "*", True, 65536
     ),
-    "OpenSink": Method("bascule.admin.v1.Admin", "OpenSinkRequest", "Publish", "code", True, 65536),
-    "PublishSink": Method("bascule.admin.v1.Admin", "PublishSinkRequest", "Publish", "code", True, 1048576),
-    "AbortSink": Method("bascule.admin.v1.Admin", "AbortSinkRequest", "Publish", "code", True, 65536),
-    "RenewSink": Method("bascule.admin.v1.Admin", "RenewSinkRequest", "Publish", "code", True, 65536),
+    "OpenSink": Method("bascule.admin.v1.Admin", "OpenSinkRequest", "Publish", "computed", True, 65536),
+    "PublishSink": Method("bascule.admin.v1.Admin", "PublishSinkRequest", "Publish", "computed", True, 1048576),
+    "AbortSink": Method("bascule.admin.v1.Admin", "AbortSinkRequest", "Publish", "computed", True, 65536),
+    "RenewSink": Method("bascule.admin.v1.Admin", "RenewSinkRequest", "Publish", "computed", True, 65536),
     "FetchSinks": Method("bascule.admin.v1.Admin", "FetchSinksRequest", "ManageSinks", "*", True, 65536),
     "DeleteSink": Method("bascule.admin.v1.Admin", "DeleteSinkRequest", "ManageSinks", "name", True, 65536),
     "SkipSink": Method("bascule.admin.v1.Admin", "SkipSinkRequest", "ManageSinks", "name", True, 65536),

@@ -98,10 +98,10 @@ def _is_excused(access: Access, client: str | None, asked: Any, neighbour: Neigh
 
 
 def _rights(name: str, asked: Any) -> Iterable[Right]:
-    if name in _BY_CODE:
-        return _BY_CODE[name](asked)
+    if name in _COMPUTED:
+        return _COMPUTED[name](asked)
     method = METHODS.get(name)
-    if method is None or method.resource in ("", "code"):
+    if method is None or method.resource in ("", "computed"):
         message = f"The client is not authorized to call {name} on resource {EVERYTHING}"
         raise AccessError("permission_denied", message, {"action": name, "resource": EVERYTHING})
     return [(method.action, EVERYTHING if method.resource == EVERYTHING else getattr(asked, method.resource))]
@@ -145,7 +145,7 @@ _CREATIONS: Final[dict[str, Callable[[Any], Any]]] = {
 }
 """Methods about a new stream: from their request, its CreateStreamRequest."""
 
-_BY_CODE: Final[dict[str, Callable[[Any], Iterable[Right]]]] = {
+_COMPUTED: Final[dict[str, Callable[[Any], Iterable[Right]]]] = {
     **{name: lambda asked, read=read: _create_stream(read(asked)) for name, read in _CREATIONS.items()},
     "JoinConsumerGroup": _join_group,
     **{
@@ -157,4 +157,4 @@ _BY_CODE: Final[dict[str, Callable[[Any], Iterable[Right]]]] = {
     "AbortSink": _sink_targets,
     "RenewSink": _sink_targets,
 }
-"""Rights of the methods whose resource is "code", from their request."""
+"""Rights of the methods whose resource is "computed", from their request."""
