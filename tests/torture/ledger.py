@@ -61,14 +61,14 @@ class Entry(NamedTuple):
     partition: int
     offset: int
     records: int
-    life: int
+    run_id: int
     counter: int
     extra: int
 
     @property
     def batch(self) -> Batch:
         """The batch of an INTENT, REFUSED, UNCERTAIN or FOUND."""
-        return Batch(self.offset, self.records, self.life, self.counter)
+        return Batch(self.offset, self.records, self.run_id, self.counter)
 
 
 KEYS = 32
@@ -80,7 +80,7 @@ class Batch(NamedTuple):
 
     offset: int
     records: int
-    life: int
+    run_id: int
     counter: int
 
     @property
@@ -238,7 +238,7 @@ class Judge:
 
     @staticmethod
     def _deleted(log: Log) -> None:
-        log.gone |= {(batch.life, batch.counter) for batch in log.kept + log.sent}
+        log.gone |= {(batch.run_id, batch.counter) for batch in log.kept + log.sent}
         log.kept, log.sent, log.acked_end, log.perhaps_end = [], [], 0, 0
         log.deleting = log.compacted = False
 
@@ -259,7 +259,7 @@ class Judge:
         for at, batch in enumerate(batches):
             if at < len(expected) and expected[at] == batch:
                 continue
-            kind = "resurfaced" if (batch.life, batch.counter) in log.gone else "wrong"
+            kind = "resurfaced" if (batch.run_id, batch.counter) in log.gone else "wrong"
             wanted = expected[at] if at < len(expected) else "the end"
             verdict.blame(kind, 1, f"{where}: found {batch} in place of {wanted}")
             break
@@ -273,12 +273,12 @@ class Judge:
             verdict.blame("lost", promised - min(end, log_end), f"{where}: ends at {end}, acked to {promised}")
         elif end != log_end:
             verdict.blame("wrong", 1, f"{where}: says that it ends at {log_end}, ends at {end}")
-        there = {(batch.life, batch.counter) for batch in batches}
+        there = {(batch.run_id, batch.counter) for batch in batches}
         if log.compacted:
             # Records removed by compaction may come back with an older file, at their offsets.
             batches = [batch for batch in log.kept + log.sent if log_start <= batch.offset < log_end]
-            there |= {(batch.life, batch.counter) for batch in batches}
-        log.gone |= {(b.life, b.counter) for b in log.sent if (b.life, b.counter) not in there}
+            there |= {(batch.run_id, batch.counter) for batch in batches}
+        log.gone |= {(b.run_id, b.counter) for b in log.sent if (b.run_id, b.counter) not in there}
         log.kept, log.sent, log.acked_end, log.perhaps_end = batches, [], log_end, 0
 
 

@@ -87,8 +87,8 @@ class Directory:
     def leave_behind(self, number: int) -> None:
         """One run that is killed, then a power cut."""
         self.ledger.unlink(missing_ok=True)
-        self.judge.name = f"seed {self.shape['seed']}, life {number}, killed"
-        command = [str(driver("failpoints")), "live", *words(life=number, **self.shape | LEFT_BEHIND)]
+        self.judge.name = f"seed {self.shape['seed']}, run {number}, killed"
+        command = [str(driver("failpoints")), "live", *words(run_id=number, **self.shape | LEFT_BEHIND)]
         entries, stop = self.chance.randint(100, 400), time.monotonic() + LIFE_SECONDS
         with subprocess.Popen(command, stderr=subprocess.DEVNULL) as process:
             while ledger.length(self.ledger) < entries * ledger.ENTRY.size and process.poll() is None:
@@ -106,10 +106,10 @@ class Directory:
     def live(self, number: int, point: str) -> None:
         """One run that may end at the point."""
         self.ledger.unlink(missing_ok=True)
-        self.judge.name = f"seed {self.shape['seed']}, life {number}, {point}"
+        self.judge.name = f"seed {self.shape['seed']}, run {number}, {point}"
         action = self._action()
         environment = os.environ | {"FAILPOINTS": f"{point}={action}"}
-        command = [str(driver("failpoints")), "live", *words(life=number, **self.shape)]
+        command = [str(driver("failpoints")), "live", *words(run_id=number, **self.shape)]
         with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True) as process:
             if action.endswith("pause"):
                 time.sleep(self.chance.uniform(0.01, 0.15))
@@ -140,7 +140,7 @@ class Directory:
     def end(self) -> None:
         """A recovery without faults; then everything is removed."""
         self.ledger.unlink(missing_ok=True)
-        command = [str(driver("failpoints")), "read", *words(life=LIVES + 1, **self.shape)]
+        command = [str(driver("failpoints")), "read", *words(run_id=LIVES + 1, **self.shape)]
         done = subprocess.run(command, capture_output=True, text=True, timeout=LIFE_SECONDS, check=False)
         if not self.judge.follow(ledger.read(self.ledger)) or done.returncode != 0:
             self.count.verdict.blame("lost", 1, f"{self.judge.name}: recovery ended with {done.stderr}")

@@ -157,8 +157,8 @@ class Run:
         process.kill()
         return f"no {kind.name} came"
 
-    def _read(self, life: int, *, refusal_is_fine: bool) -> str | None:
-        command = arguments("read", dir=self.data, ledger=self.ledger, life=life, **SHAPE)
+    def _read(self, run_id: int, *, refusal_is_fine: bool) -> str | None:
+        command = arguments("read", dir=self.data, ledger=self.ledger, run_id=run_id, **SHAPE)
         done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_SECONDS, check=False)
         fine = {0, 1} if refusal_is_fine else {0}
         return None if done.returncode in fine else f"recovery ended with {done.returncode}: {done.stderr}"

@@ -86,8 +86,8 @@ class Directory:
 
     def _command(self, command: str, number: int) -> list[str]:
         self.ledger.unlink(missing_ok=True)
-        self.judge.name = f"{self.volume.kind}, seed {self.shape['seed']}, life {number}"
-        return arguments(command, life=number, **self.shape)
+        self.judge.name = f"{self.volume.kind}, seed {self.shape['seed']}, run {number}"
+        return arguments(command, run_id=number, **self.shape)
 
     def _cut(self, process: subprocess.Popen[bytes]) -> tuple[int, int]:
         """Cut the power at a random time. Returns the sizes of the ledger just before and after."""

@@ -96,21 +96,21 @@ class Bench:
         self.entries: list[Entry] = []
         """The ledger of the earlier run."""
         self.template.mkdir()
-        self.life = 1
+        self.run_id = 1
         if stage == "reopen":
             self._fresh()
             self._run("live", 1, {}, batches=BATCHES)
             self.entries = ledger.read(self.ledger)
             self.template.rmdir()
             shutil.copytree(self.data, self.template)
-            self.life = 2
+            self.run_id = 2
 
     def calls(self) -> dict[str, int]:
         """Number of calls of each kind in a run without faults."""
         self._fresh()
         counts = self.home / "counts"
         counts.unlink(missing_ok=True)
-        self._run("live", self.life, {"SHIM_COUNTS": str(counts)}, batches=BATCHES, close=1)
+        self._run("live", self.run_id, {"SHIM_COUNTS": str(counts)}, batches=BATCHES, close=1)
         lines = (line.split() for line in counts.read_text().splitlines())
         return {kind: int(number) for kind, number in lines}
 
@@ -120,12 +120,12 @@ class Bench:
         times = 0 if site.for_good else 1
         faults = {"SHIM_FAIL": f"{site.kind}:{site.number}:{site.error}:{times}", "SHIM_HALF": "1" if half else "0"}
         patience = {"patience_ms": 60} if site.for_good else {}
-        trouble = self._run("live", self.life, faults, batches=BATCHES, close=1, **patience)
+        trouble = self._run("live", self.run_id, faults, batches=BATCHES, close=1, **patience)
         entries = ledger.read(self.ledger)
         if trouble is None:
             trouble = disobeyed(site, entries)
         self.ledger.unlink(missing_ok=True)
-        broken = self._run("read", self.life + 1, {})
+        broken = self._run("read", self.run_id + 1, {})
         verdict = ledger.Verdict()
         judge = ledger.Judge(verdict, str(site))
         judge.follow(self.entries)
@@ -142,9 +142,9 @@ class Bench:
         shutil.copytree(self.template, self.data)
         self.ledger.unlink(missing_ok=True)
 
-    def _run(self, command: str, life: int, faults: dict[str, str], **shape: int) -> str | None:
+    def _run(self, command: str, run_id: int, faults: dict[str, str], **shape: int) -> str | None:
         """One run with the shim. Returns what is wrong with its end."""
-        line = arguments(command, dir=self.data, ledger=self.ledger, life=life, seed=self.seed, **SHAPE, **shape)
+        line = arguments(command, dir=self.data, ledger=self.ledger, run_id=run_id, seed=self.seed, **SHAPE, **shape)
         environment = os.environ | {
             "LD_PRELOAD": str(shim()),
             "SHIM_PATH": f"{self.data}/",
@@ -195,7 +195,7 @@ def late_acks(site: Site, fault: Entry, after: list[Entry]) -> int:
     call failed the directory.
     """
     kinds = [entry.kind for entry in after]
-    if site.kind != "sync" or fault.life != 1:
+    if site.kind != "sync" or fault.run_id != 1:
         kinds = kinds[kinds.index(Kind.FAILED) :] if Kind.FAILED in kinds else []
     return kinds.count(Kind.ACKED)
 

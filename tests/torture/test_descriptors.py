@@ -43,7 +43,7 @@ def test_descriptors_that_run_out_for_a_while_cost_nothing(tmp_path: Path) -> No
     written, data = tmp_path / "ledger", tmp_path / "data"
     data.mkdir()
     driver()
-    command = arguments("live", dir=data, ledger=written, seed=1, life=1, batches=BATCHES, **SHAPE)
+    command = arguments("live", dir=data, ledger=written, seed=1, run_id=1, batches=BATCHES, **SHAPE)
     acked_meanwhile = 0
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
         try:
@@ -71,7 +71,7 @@ def test_descriptors_that_run_out_for_a_while_cost_nothing(tmp_path: Path) -> No
     assert not kinds & {Kind.UNCERTAIN, Kind.COMMIT_FAILED, Kind.WRONG, Kind.FAILED}, output
     written.unlink()
     done = subprocess.run(
-        arguments("read", dir=data, ledger=written, life=2, **SHAPE), capture_output=True, text=True, check=False
+        arguments("read", dir=data, ledger=written, run_id=2, **SHAPE), capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
     verdict = ledger.Verdict()

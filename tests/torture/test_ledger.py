@@ -10,13 +10,13 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def entry(kind: Kind, offset: int = 0, records: int = 0, life: int = 0, counter: int = 0) -> Entry:
-    return Entry(kind, 0, offset, records, life, counter, 0)
+def entry(kind: Kind, offset: int = 0, records: int = 0, run_id: int = 0, counter: int = 0) -> Entry:
+    return Entry(kind, 0, offset, records, run_id, counter, 0)
 
 
-def sent(*counters: int, life: int = 1, first: int = 0) -> list[Entry]:
+def sent(*counters: int, run_id: int = 1, first: int = 0) -> list[Entry]:
     """Consecutive batches of 2 records."""
-    return [entry(Kind.INTENT, first + 2 * i, 2, life, counter) for i, counter in enumerate(counters)]
+    return [entry(Kind.INTENT, first + 2 * i, 2, run_id, counter) for i, counter in enumerate(counters)]
 
 
 def recovery(*batches: Entry, log_start: int = 0, damaged: int = 0) -> list[Entry]:
@@ -62,7 +62,7 @@ def test_a_start_that_moved_without_retention_is_a_loss() -> None:
 
 
 def test_a_batch_that_comes_back_is_resurfaced() -> None:
-    second = sent(1, life=2, first=2)
+    second = sent(1, run_id=2, first=2)
     lives = [[*recovery(), *FIRST], [*recovery(FIRST[0]), *second]]
     assert judged(*lives, recovery(FIRST[0], *second)) == (0, 0, 0)
     assert judged(*lives, recovery(FIRST[0], *second, FIRST[2])) == (0, 0, 1)
@@ -105,7 +105,7 @@ def test_a_log_that_is_not_recovered_is_lost_unless_its_calls_were_made_to_fail(
 
 def test_a_deleted_log_is_whole_or_gone_and_does_not_come_back() -> None:
     deleting = [*recovery(), *FIRST, ACKED, entry(Kind.DELETING)]
-    again = sent(7, life=2)
+    again = sent(7, run_id=2)
     assert judged(deleting, recovery(*FIRST)) == (0, 0, 0)
     assert judged(deleting, recovery()) == (0, 0, 0)
     assert judged(deleting, recovery(FIRST[0])) == (2, 0, 0)
@@ -129,7 +129,7 @@ def test_of_a_ledger_only_what_was_seen_before_the_cut_counts(tmp_path: Path) ->
 
 def test_the_beginning_of_a_list_is_not_a_recovery(tmp_path: Path) -> None:
     path = tmp_path / "ledger"
-    whole = [*recovery(*FIRST), *sent(4, life=2, first=6)]
+    whole = [*recovery(*FIRST), *sent(4, run_id=2, first=6)]
     path.write_bytes(b"".join(ENTRY.pack(*one) for one in whole))
     listed = whole.index(entry(Kind.LISTED)) + 1
     for seen in range(1, listed):

@@ -16,8 +16,8 @@ OTHERS = [
 COMMITTER, OTHER = 1, 0
 
 
-def entry(kind: Kind, *, life: int = 0, thread: int = 0) -> Entry:
-    return Entry(kind, 0, 0, 0, life, 0, thread)
+def entry(kind: Kind, *, run_id: int = 0, thread: int = 0) -> Entry:
+    return Entry(kind, 0, 0, 0, run_id, 0, thread)
 
 
 READY, ACKED, FAILED = entry(Kind.READY), entry(Kind.ACKED), entry(Kind.FAILED)
@@ -25,7 +25,7 @@ WENT_ON = entry(Kind.WENT_ON, thread=7)
 
 
 def fault(who: int) -> Entry:
-    return entry(Kind.FAULT, life=who, thread=7)
+    return entry(Kind.FAULT, run_id=who, thread=7)
 
 
 @pytest.mark.parametrize(

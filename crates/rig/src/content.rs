@@ -1,4 +1,4 @@
-//! Batches that describe themselves: from (life, partition, counter) everything else follows, so that a reader can
+//! Batches that describe themselves: from (run_id, partition, counter) everything else follows, so that a reader can
 //! distinguish sent bytes from any others.
 use bascule_record::{Batch, BatchBuilder, BatchLimits, BuildError, Codec, RecordRef, SealedBatch};
 
@@ -38,7 +38,7 @@ impl Chance {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Name {
     /// Run that sent it.
-    pub life: u32,
+    pub run_id: u32,
     /// Log it was sent to.
     pub partition: u32,
     /// Its number in that run, from 1.
@@ -47,7 +47,7 @@ pub struct Name {
 
 impl Name {
     fn chance(self) -> Chance {
-        Chance::of(&[self.life.into(), self.partition.into(), self.counter])
+        Chance::of(&[self.run_id.into(), self.partition.into(), self.counter])
     }
 
     /// The values of its records. Mostly small; one batch in 16 has values of up to 16 KiB.
@@ -59,7 +59,7 @@ impl Name {
             .map(|index| {
                 let length = chance.below(most) as usize;
                 let mut value = Vec::with_capacity(HEAD_BYTES + length + 8);
-                value.extend_from_slice(&self.life.to_le_bytes());
+                value.extend_from_slice(&self.run_id.to_le_bytes());
                 value.extend_from_slice(&self.partition.to_le_bytes());
                 value.extend_from_slice(&self.counter.to_le_bytes());
                 value.extend_from_slice(&(index as u32).to_le_bytes());
@@ -102,7 +102,7 @@ pub fn recognise(batch: &Batch) -> Option<Name> {
     let head = batch.value(0)?;
     let u32_at = |at: usize| Some(u32::from_le_bytes(head.get(at..at + 4)?.try_into().ok()?));
     let name = Name {
-        life: u32_at(0)?,
+        run_id: u32_at(0)?,
         partition: u32_at(4)?,
         counter: u64::from_le_bytes(head.get(8..16)?.try_into().ok()?),
     };
@@ -123,7 +123,7 @@ mod tests {
     #[test]
     fn a_batch_is_recognised_and_one_with_a_changed_value_is_not() {
         let name = Name {
-            life: 3,
+            run_id: 3,
             partition: 2,
             counter: 77,
         };

@@ -1,4 +1,4 @@
-//! What a run did, written down at once and outside the faulted filesystem.
+//! The ledger of a run: its actions, written at once to a file outside the faulted filesystem.
 //!
 //! A file of entries of 40 bytes, little-endian. Related entries are appended with one write. A reader may see only a part of
 //! it while it is written or after the writer was killed: a list counts once it is closed.
@@ -10,7 +10,7 @@
 //! | 4 | u32 | partition |
 //! | 8 | u64 | offset |
 //! | 16 | u32 | count |
-//! | 20 | u32 | life |
+//! | 20 | u32 | run_id |
 //! | 24 | u64 | counter |
 //! | 32 | u64 | extra |
 use std::fs::{File, OpenOptions};
@@ -21,28 +21,29 @@ use std::path::Path;
 #[derive(Clone, Copy, Debug)]
 #[repr(u32)]
 pub enum Kind {
-    /// A batch is about to be appended: expected offset, count, life, counter.
+    /// A batch is about to be appended: expected offset, count, run_id, counter.
     Intent = 1,
     /// Everything below the offset is acked.
     Acked = 2,
-    /// The batch of this life and counter was refused and must never be seen.
+    /// The batch of this run_id and counter was refused and must never be seen.
     Refused = 3,
-    /// The append of this life and counter failed for good: it may be there or not.
+    /// The append of this run_id and counter failed permanently: the batch may be in the log or not.
     Uncertain = 4,
     /// A log was recovered: offset = log start, counter = log end, extra = bytes cut, count = damaged ranges. The list of
     /// its batches follows (`Found`, `Wrong`), closed by `Listed` or `Unread`.
     Recovered = 5,
-    /// A batch found by recovery: offset, count of offsets, life, counter, extra = records that are left of it.
+    /// A batch found by recovery: offset, count of offsets, run_id, counter, extra = records that are left of it.
     Found = 6,
-    /// All logs were recovered, and everything found is written down.
+    /// All logs were recovered, and all their batches are in the ledger.
     Ready = 7,
     /// A commit was answered with an error.
     CommitFailed = 8,
     /// Bytes in a recovered log that no run ever wrote, or that cannot be read: offset.
     Wrong = 9,
-    /// While writes were refused, everything below the offset was read; what could not be is `Wrong` or `Unread` before.
+    /// While writes were refused, the log was read up to this offset (exclusive). `Wrong` and `Unread` entries before this one name
+    /// the batches that could not be read.
     ReadWhileRefused = 10,
-    /// The run came to its end by itself.
+    /// The run ended normally.
     Ended = 11,
     /// After refusals an append succeeded again: offset.
     Resumed = 12,
@@ -52,28 +53,28 @@ pub enum Kind {
     Unread = 14,
     /// A log is about to be deleted.
     Deleting = 15,
-    /// It was, durably; what follows is about its successor.
+    /// The log was deleted durably; later entries are about its successor.
     Deleted = 16,
-    /// The list of what a recovered log holds is whole.
+    /// The list of the batches of a recovered log is complete.
     Listed = 17,
     /// The data directory has failed, and no commit is acked any more.
     Failed = 18,
-    /// The compaction of a log was asked for: of records with one key only the latest is kept from now on.
+    /// The compaction of a log was requested: from now on only the latest record of each key must be there.
     Compacting = 19,
 }
 
 /// One line of the ledger; fields that a kind does not use are 0.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Entry {
-    /// Which log.
+    /// Number of the log.
     pub partition: u32,
     /// See [`Kind`].
     pub offset: u64,
     /// Records.
     pub count: u32,
-    /// Which run wrote the batch.
-    pub life: u32,
-    /// Which batch of that run.
+    /// Number of the run that wrote the batch.
+    pub run_id: u32,
+    /// Number of the batch in that run.
     pub counter: u64,
     /// See [`Kind`].
     pub extra: u64,
@@ -98,7 +99,7 @@ impl Ledger {
             bytes.extend_from_slice(&entry.partition.to_le_bytes());
             bytes.extend_from_slice(&entry.offset.to_le_bytes());
             bytes.extend_from_slice(&entry.count.to_le_bytes());
-            bytes.extend_from_slice(&entry.life.to_le_bytes());
+            bytes.extend_from_slice(&entry.run_id.to_le_bytes());
             bytes.extend_from_slice(&entry.counter.to_le_bytes());
             bytes.extend_from_slice(&entry.extra.to_le_bytes());
         }

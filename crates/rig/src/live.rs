@@ -118,7 +118,7 @@ fn check_journal(committer: &GroupCommitter, ledger: &Ledger) {
 impl Run {
     fn start(arguments: &Arguments) -> Result<Self, Box<dyn std::error::Error>> {
         let directory = arguments.path("dir");
-        let number = arguments.number("life", 1)? as u32;
+        let number = arguments.number("run_id", 1)? as u32;
         let ledger = Ledger::open(&arguments.path("ledger"))?;
         let options = LogOptions {
             segment_bytes: arguments.number("segment", 64 << 10)?,
@@ -173,7 +173,7 @@ impl Run {
     fn append(&mut self, counter: u64) -> Outcome {
         let partition = self.chance.below(self.logs.len() as u64) as u32;
         let name = Name {
-            life: self.number,
+            run_id: self.number,
             partition,
             counter,
         };
@@ -218,7 +218,7 @@ impl Run {
             partition: name.partition,
             offset: log.reader().log_end(),
             count: batch.count(),
-            life: name.life,
+            run_id: name.run_id,
             counter: name.counter,
             extra: 0,
         };
@@ -324,7 +324,7 @@ impl Run {
 
     /// The directory refuses writes for good.
     fn after_failure(&mut self, error: &dyn std::fmt::Display) {
-        eprintln!("life {} cannot continue: {error}", self.number);
+        eprintln!("run {} cannot continue: {error}", self.number);
         self.read_all();
     }
 
@@ -336,7 +336,7 @@ impl Run {
             let unread = recovered::batches(&reader, partition, &mut entries);
             entries.retain(|(kind, _)| !matches!(kind, Kind::Found));
             if let Some(error) = unread {
-                eprintln!("life {}: {error}", self.number);
+                eprintln!("run {}: {error}", self.number);
             }
             let entry = Entry {
                 partition,
@@ -360,7 +360,7 @@ impl Run {
             for log in std::mem::take(&mut self.logs).into_values() {
                 // Every commit got the error; the next run recovers.
                 if let Err(error) = log.close() {
-                    eprintln!("life {}: close: {error}", self.number);
+                    eprintln!("run {}: close: {error}", self.number);
                 }
             }
         }

@@ -7,7 +7,7 @@
 //! | `read` | recovers every log under `dir` and writes down what is there |
 //! | `torn` | cuts and overwrites the tail of a log at every byte and recovers each (`dir`, `bytes`, `from`, `to`) |
 //!
-//! Arguments of `live` and `read`: `dir`, `ledger` (a file outside the faulted filesystem, see [`ledger`]), `life`
+//! Arguments of `live` and `read`: `dir`, `ledger` (a file outside the faulted filesystem, see [`ledger`]), `run_id`
 //! (number of this run on `dir`, 1 or more), `partitions`, `seed`, and the shape of the load: `batches` (0 = until
 //! killed), `in_flight`, `segment` and `ahead` (bytes), `retain` (bytes a log keeps, 0 = all), `close` (1 = at the end),
 //! `compact` (1 = now and then a log is compacted),

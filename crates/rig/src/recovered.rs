@@ -62,8 +62,8 @@ pub fn partitions(directory: &Path) -> PathBuf {
 
 /// An incarnation that no log had before: the engine relies on it, since the journal may still hold frames of a deleted
 /// one. `begun`: how many logs this run has created again, less than 65,536, as is `partition`.
-pub fn new_incarnation(life: u32, begun: u32, partition: u32) -> u64 {
-    let number = u64::from(life) << PARTITION_BITS | u64::from(begun);
+pub fn new_incarnation(run_id: u32, begun: u32, partition: u32) -> u64 {
+    let number = u64::from(run_id) << PARTITION_BITS | u64::from(begun);
     number << PARTITION_BITS | u64::from(partition)
 }
 
@@ -157,7 +157,7 @@ fn describe(bytes: &bytes::Bytes, partition: u32) -> Option<(Kind, Entry)> {
         partition,
         offset: header.base_offset,
         count: header.span,
-        life: name.life,
+        run_id: name.run_id,
         counter: name.counter,
         extra: header.count.into(),
     };

@@ -19,7 +19,7 @@ const SECTOR: usize = 512;
 /// Failures that are printed.
 const PRINTED: usize = 5;
 /// Run number of the batches that are appended after a recovery, to distinguish them from earlier ones.
-const SECOND_LIFE: u32 = 2;
+const SECOND_RUN: u32 = 2;
 
 type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
 
@@ -117,7 +117,7 @@ impl Rig {
         let mut total = 0;
         while total < bytes + (8 << 10) {
             let name = Name {
-                life: 1,
+                run_id: 1,
                 partition: 0,
                 counter: seed * 1_000_000 + batches.len() as u64,
             };
@@ -189,7 +189,7 @@ impl Rig {
     fn continues(&self, mut expected: Vec<Name>, end: u64) -> Outcome<Option<String>> {
         let (mut log, _) = self.open()?;
         let name = Name {
-            life: SECOND_LIFE,
+            run_id: SECOND_RUN,
             partition: 0,
             counter: end,
         };
