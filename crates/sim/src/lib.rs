@@ -3,7 +3,7 @@
 //! For the simulator in `tests/simulator` (reliability §5.3) and nothing else. One thread, no time, no
 //! entropy: the same calls in the same order give the same bytes and the same digest.
 //!
-//! * `disk`: files and names in memory, what of them is durable, and what a crash leaves ([`disk::World`]).
+//! * `disk`: files and names in memory, what of them is durable, and what a crash leaves ([`disk::SimDisk`]).
 //! * `storage`: the same behind the engine's door to files.
 //! * `python`: the classes `Disk`, `Store` and `Log`.
 mod disk;

@@ -4,7 +4,7 @@
 //! in part (sectors of 512 bytes, any of them), or left as noise; the length is any between the durable one and the
 //! last. Noise hits only sectors that held nothing yet: a disk writes a sector whole or not at all where one was. A cut that was not synced may come undone as a whole, and then nothing behind it was written either: both are
 //! changes of metadata, which filesystems keep in order.
-use super::Random;
+use super::SimRng;
 use std::collections::BTreeSet;
 
 /// Unit of caching.
@@ -109,7 +109,7 @@ impl FileState {
     }
 
     /// As [`FileState::forget_cached`], for some of the pages.
-    pub fn forget_some(&mut self, random: &mut Random) {
+    pub fn forget_some(&mut self, random: &mut SimRng) {
         for page in 0..self.data.len().div_ceil(PAGE) {
             if random.chance(0.3) && !self.dirty.contains(&page) {
                 self.evict(page);
@@ -127,7 +127,7 @@ impl FileState {
     }
 
     /// A sync that fails: some pages reached the disk, the others are forgotten, and nobody will write them again.
-    pub fn fail_sync(&mut self, random: &mut Random) {
+    pub fn fail_sync(&mut self, random: &mut SimRng) {
         for page in std::mem::take(&mut self.dirty) {
             if random.chance(0.5) {
                 self.persist(page);
@@ -136,7 +136,7 @@ impl FileState {
     }
 
     /// Writes one page back, as the kernel does at any time. Returns whether there was one.
-    pub fn write_back(&mut self, random: &mut Random) -> bool {
+    pub fn write_back(&mut self, random: &mut SimRng) -> bool {
         let chosen = random.below(self.dirty.len() as u64) as usize;
         let Some(page) = self.dirty.iter().nth(chosen).copied() else {
             return false;
@@ -149,7 +149,7 @@ impl FileState {
     }
 
     /// Syncs, but one page lands where another one should be. Returns the two places, if there were two.
-    pub fn sync_misdirected(&mut self, random: &mut Random) -> Option<(usize, usize)> {
+    pub fn sync_misdirected(&mut self, random: &mut SimRng) -> Option<(usize, usize)> {
         let pages = self.data.len() / PAGE;
         let chosen = random.below(self.dirty.len() as u64) as usize;
         let meant = self.dirty.iter().nth(chosen).copied()?;
@@ -183,7 +183,7 @@ impl FileState {
     }
 
     /// Loses power: what is left is what readers see from now on.
-    pub fn crash(&mut self, how: Crash, random: &mut Random) -> Loss {
+    pub fn crash(&mut self, how: Crash, random: &mut SimRng) -> Loss {
         let mut loss = Loss::default();
         let mut dirty = std::mem::take(&mut self.dirty);
         let undone = self.cut_to.is_some() && random.chance(0.5);
@@ -233,7 +233,7 @@ impl FileState {
         overwrite(&mut self.durable, page * PAGE, &bytes);
     }
 
-    fn tear(&mut self, page: usize, noise: f64, random: &mut Random) {
+    fn tear(&mut self, page: usize, noise: f64, random: &mut SimRng) {
         let bytes = page_of(&self.data, page).to_vec();
         for (number, sector) in bytes.chunks(SECTOR).enumerate() {
             let position = page * PAGE + number * SECTOR;

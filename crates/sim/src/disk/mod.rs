@@ -2,9 +2,9 @@
 mod file;
 mod names;
 mod random;
-mod world;
+mod sim_disk;
 
 pub(crate) use file::{Crash, FileState};
 pub(crate) use names::{Change, Directory, Node, NodeId};
-pub(crate) use random::Random;
-pub(crate) use world::{Faults, World};
+pub(crate) use random::SimRng;
+pub(crate) use sim_disk::{Faults, SimDisk};

@@ -2,7 +2,7 @@
 //!
 //! A change becomes durable when its directory is synced. At a crash each directory keeps its changes up to some point:
 //! journalling filesystems keep their order within a directory, and here each directory has a point of its own.
-use super::{FileState, Random};
+use super::{FileState, SimRng};
 use std::collections::BTreeMap;
 
 /// Number of a file or directory, never used again.
@@ -66,7 +66,7 @@ impl Directory {
     }
 
     /// Loses power. Returns how many changes were lost.
-    pub fn crash(&mut self, keep: f64, random: &mut Random) -> u64 {
+    pub fn crash(&mut self, keep: f64, random: &mut SimRng) -> u64 {
         let pending = std::mem::take(&mut self.pending);
         let all = pending.len() as u64;
         let kept = if random.chance(keep) {

@@ -2,9 +2,9 @@
 
 /// One stream; each part of the disk has its own, so that one more draw in one leaves the others as they were.
 #[derive(Clone, Debug)]
-pub(crate) struct Random(u64);
+pub(crate) struct SimRng(u64);
 
-impl Random {
+impl SimRng {
     /// Stream number `stream` of a seed.
     pub fn new(seed: u64, stream: u64) -> Self {
         let mut mixed = Self(seed ^ stream.wrapping_mul(0xA24B_AED4_963E_E407));

@@ -1,6 +1,6 @@
 //! The class `Disk`.
-use crate::disk::{Crash, Faults, World};
-use crate::storage::{SharedWorld, SimStorage};
+use crate::disk::{Crash, Faults, SimDisk};
+use crate::storage::{SharedDisk, SimStorage};
 use parking_lot::Mutex;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
@@ -10,13 +10,13 @@ use std::sync::Arc;
 /// A simulated disk.
 #[pyclass(frozen)]
 pub(crate) struct Disk {
-    world: SharedWorld,
+    disk: SharedDisk,
 }
 
 impl Disk {
     /// The engine's door to it.
     pub fn storage(&self) -> SimStorage {
-        SimStorage(Arc::clone(&self.world))
+        SimStorage(Arc::clone(&self.disk))
     }
 }
 
@@ -25,7 +25,7 @@ impl Disk {
     #[new]
     fn new(seed: u64) -> Self {
         Self {
-            world: Arc::new(Mutex::new(World::new(seed))),
+            disk: Arc::new(Mutex::new(SimDisk::new(seed))),
         }
     }
 
@@ -42,7 +42,7 @@ impl Disk {
         no_descriptors: bool,
         space: Option<u64>,
     ) {
-        self.world.lock().faults = Faults {
+        self.disk.lock().faults = Faults {
             read,
             write,
             sync,
@@ -55,42 +55,42 @@ impl Disk {
     }
 
     fn set_now(&self, now_ns: i64) {
-        let mut world = self.world.lock();
-        world.monotonic += now_ns.saturating_sub(world.now).max(0);
-        world.now = now_ns;
+        let mut disk = self.disk.lock();
+        disk.monotonic += now_ns.saturating_sub(disk.now).max(0);
+        disk.now = now_ns;
     }
 
     fn stop_after(&self, operations: u64) {
-        let mut world = self.world.lock();
-        world.stop_at = world.counts.operations.saturating_add(operations);
+        let mut disk = self.disk.lock();
+        disk.stop_at = disk.counts.operations.saturating_add(operations);
     }
 
     fn is_stopped(&self) -> bool {
-        self.world.lock().is_stopped()
+        self.disk.lock().is_stopped()
     }
 
     fn crash(&self, keep: f64, tear: f64, noise: f64, keep_names: f64) {
         let how = Crash { keep, tear, noise };
-        self.world.lock().crash(keep_names, how);
+        self.disk.lock().crash(keep_names, how);
     }
 
     fn restart(&self) {
-        self.world.lock().restart();
+        self.disk.lock().restart();
     }
 
     fn fork(&self) -> Self {
-        let world = self.world.lock().clone();
+        let disk = self.disk.lock().clone();
         Self {
-            world: Arc::new(Mutex::new(world)),
+            disk: Arc::new(Mutex::new(disk)),
         }
     }
 
     fn digest(&self) -> u64 {
-        self.world.lock().digest()
+        self.disk.lock().digest()
     }
 
     fn counts(&self) -> Vec<(&'static str, u64)> {
-        let counts = self.world.lock().counts;
+        let counts = self.disk.lock().counts;
         vec![
             ("operations", counts.operations),
             ("syncs", counts.syncs),
@@ -105,7 +105,7 @@ impl Disk {
     }
 
     fn paths(&self) -> Vec<String> {
-        let found = self.world.lock().walk();
+        let found = self.disk.lock().walk();
         found.into_iter().map(|(path, _)| path).collect()
     }
 
@@ -116,24 +116,24 @@ impl Disk {
         path: &str,
         durable: bool,
     ) -> PyResult<Bound<'py, PyBytes>> {
-        let mut world = self.world.lock();
-        let node = world.find(Path::new(path))?;
-        let file = world.file(node)?;
+        let mut disk = self.disk.lock();
+        let node = disk.find(Path::new(path))?;
+        let file = disk.file(node)?;
         let bytes = if durable { file.durable() } else { file.data() };
         Ok(PyBytes::new(py, bytes))
     }
 
     fn damage(&self, path: &str, position: usize, bytes: &[u8]) -> PyResult<()> {
-        let mut world = self.world.lock();
-        let node = world.find(Path::new(path))?;
-        world.file(node)?.damage(position, bytes);
+        let mut disk = self.disk.lock();
+        let node = disk.find(Path::new(path))?;
+        disk.file(node)?.damage(position, bytes);
         Ok(())
     }
 
     fn truncate(&self, path: &str, len: usize) -> PyResult<()> {
-        let mut world = self.world.lock();
-        let node = world.find(Path::new(path))?;
-        world.file(node)?.damage_length(len);
+        let mut disk = self.disk.lock();
+        let node = disk.find(Path::new(path))?;
+        disk.file(node)?.damage_length(len);
         Ok(())
     }
 
@@ -149,12 +149,12 @@ impl Disk {
 
     /// Pages that landed in the wrong place, of files that are still there: path, position meant, position hit.
     fn misdirected(&self) -> Vec<(String, usize, usize)> {
-        let world = self.world.lock();
-        let paths = world.walk();
+        let disk = self.disk.lock();
+        let paths = disk.walk();
         let place = |(node, meant, hit): &(u64, usize, usize)| {
             let (path, _) = paths.iter().find(|(_, other)| other == node)?;
             Some((path.clone(), *meant, *hit))
         };
-        world.misdirected.iter().filter_map(place).collect()
+        disk.misdirected.iter().filter_map(place).collect()
     }
 }

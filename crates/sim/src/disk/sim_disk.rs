@@ -1,5 +1,5 @@
-//! The whole disk: nodes, faults, the trace of operations, and the end of power.
-use super::{Change, Crash, Directory, FileState, Node, NodeId, Random};
+//! The simulated disk: files and directories, faults, the digest of operations, and power cuts.
+use super::{Change, Crash, Directory, FileState, Node, NodeId, SimRng};
 use rustix::io::Errno;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
@@ -29,7 +29,7 @@ pub(crate) struct Faults {
     pub space: Option<u64>,
 }
 
-/// What happened so far.
+/// Counts of events since the disk was created.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Counts {
     /// Operations done.
@@ -52,30 +52,30 @@ pub(crate) struct Counts {
     pub names_lost: u64,
 }
 
-/// The disk.
+/// The simulated disk.
 #[derive(Clone, Debug)]
-pub(crate) struct World {
+pub(crate) struct SimDisk {
     nodes: BTreeMap<NodeId, Node>,
     next: NodeId,
-    /// What goes wrong from now on.
+    /// Faults to inject from now on.
     pub faults: Faults,
-    /// What happened so far.
+    /// Counts of events.
     pub counts: Counts,
     /// Time of day, ns.
     pub now: i64,
     /// Time that never goes back, ns.
     pub monotonic: i64,
-    /// The power goes when this many operations were done.
+    /// The power fails after this many operations.
     pub stop_at: u64,
     /// Where pages landed that should be elsewhere: node, meant, hit.
     pub misdirected: Vec<(NodeId, usize, usize)>,
     digest: u64,
-    fault_stream: Random,
-    write_back_stream: Random,
-    crash_stream: Random,
+    fault_rng: SimRng,
+    write_back_rng: SimRng,
+    crash_rng: SimRng,
 }
 
-impl World {
+impl SimDisk {
     /// An empty disk with a root directory.
     pub fn new(seed: u64) -> Self {
         Self {
@@ -88,9 +88,9 @@ impl World {
             stop_at: u64::MAX,
             misdirected: Vec::new(),
             digest: 0xCBF2_9CE4_8422_2325,
-            fault_stream: Random::new(seed, 1),
-            write_back_stream: Random::new(seed, 2),
-            crash_stream: Random::new(seed, 3),
+            fault_rng: SimRng::new(seed, 1),
+            write_back_rng: SimRng::new(seed, 2),
+            crash_rng: SimRng::new(seed, 3),
         }
     }
 
@@ -99,12 +99,12 @@ impl World {
         self.digest
     }
 
-    /// Whether the power has gone.
+    /// Returns whether the power has failed.
     pub fn is_stopped(&self) -> bool {
         self.counts.operations >= self.stop_at
     }
 
-    /// Counts one operation and mixes it into the digest. After the power has gone every operation fails.
+    /// Counts one operation and mixes it into the digest. After a power cut every operation fails.
     pub fn begin(&mut self, operation: &str, node: NodeId, a: u64, b: u64) -> io::Result<()> {
         if self.is_stopped() {
             return Err(Errno::IO.into());
@@ -123,9 +123,9 @@ impl World {
         }
     }
 
-    /// Whether a fault of this probability happens now.
+    /// Draws whether a fault of this probability happens now.
     pub fn fails(&mut self, probability: f64) -> bool {
-        let fails = self.fault_stream.chance(probability);
+        let fails = self.fault_rng.chance(probability);
         if fails {
             self.counts.faults += 1;
             self.mix(b"!");
@@ -135,7 +135,7 @@ impl World {
 
     /// A number below `end` for the size of a fault.
     pub fn draw(&mut self, end: u64) -> u64 {
-        self.fault_stream.below(end)
+        self.fault_rng.below(end)
     }
 
     /// The node of a path.
@@ -207,7 +207,7 @@ impl World {
         Ok(())
     }
 
-    /// Gives a node another name, in the same directory or another.
+    /// Renames a node, within a directory or to another one.
     pub fn rename(&mut self, from: &Path, to: &Path) -> io::Result<()> {
         let node = self.find(from)?;
         let (old, old_name) = self.place(from)?;
@@ -229,25 +229,25 @@ impl World {
         Ok(())
     }
 
-    /// Syncs a file, well or badly.
+    /// Syncs a file. The sync may fail, or write a page to the wrong place, by the probabilities set.
     pub fn sync_file(&mut self, node: NodeId) -> io::Result<()> {
         let (fails, misdirects) = (
             self.fails(self.faults.sync),
             self.fails(self.faults.misdirect),
         );
         self.counts.syncs += 1;
-        let mut stream = self.fault_stream.clone();
+        let mut rng = self.fault_rng.clone();
         let file = self.file(node)?;
         let dirty = file.is_dirty();
         let mut hit = None;
         if fails {
-            file.fail_sync(&mut stream);
+            file.fail_sync(&mut rng);
         } else if misdirects {
-            hit = file.sync_misdirected(&mut stream);
+            hit = file.sync_misdirected(&mut rng);
         } else {
             file.sync();
         }
-        self.fault_stream = stream;
+        self.fault_rng = rng;
         if let Some((meant, hit)) = hit {
             self.counts.misdirected += 1;
             self.misdirected.push((node, meant, hit));
@@ -260,52 +260,52 @@ impl World {
 
     /// Writes one page of the file back, with the probability set.
     pub fn maybe_write_back(&mut self, node: NodeId) {
-        if !self.write_back_stream.chance(self.faults.write_back) {
+        if !self.write_back_rng.chance(self.faults.write_back) {
             return;
         }
-        let mut stream = self.write_back_stream.clone();
+        let mut rng = self.write_back_rng.clone();
         if let Ok(file) = self.file(node) {
-            file.write_back(&mut stream);
+            file.write_back(&mut rng);
         }
-        self.write_back_stream = stream;
+        self.write_back_rng = rng;
     }
 
-    /// Loses power and starts again: memory is gone, and what no durable name leads to.
+    /// Simulates a power cut and a restart. Pages that were not synced are lost by `how`. Name changes that were not synced are
+    /// kept with probability `keep_names`. Files without a durable name are removed.
     pub fn crash(&mut self, keep_names: f64, how: Crash) {
-        let mut stream = self.crash_stream.clone();
+        let mut rng = self.crash_rng.clone();
         for node in self.nodes.values_mut() {
             match node {
                 Node::File(file) => {
-                    let loss = file.crash(how, &mut stream);
+                    let loss = file.crash(how, &mut rng);
                     self.counts.kept += loss.kept;
                     self.counts.lost += loss.lost;
                     self.counts.torn += loss.torn;
                 }
                 Node::Directory(directory) => {
-                    self.counts.names_lost += directory.crash(keep_names, &mut stream);
+                    self.counts.names_lost += directory.crash(keep_names, &mut rng);
                 }
             }
         }
-        self.crash_stream = stream;
+        self.crash_rng = rng;
         self.stop_at = u64::MAX;
-        self.collect();
+        self.gc_orphans();
     }
 
-    /// Stops and starts without a loss of power: every process is gone, memory is not, apart from pages that the system
-    /// needed for something else.
+    /// Simulates a restart of all processes without a power cut: the page cache stays, except for some clean pages.
     pub fn restart(&mut self) {
-        let mut stream = self.crash_stream.clone();
+        let mut rng = self.crash_rng.clone();
         for node in self.nodes.values_mut() {
             if let Node::File(file) = node {
-                file.forget_some(&mut stream);
+                file.forget_some(&mut rng);
             }
         }
-        self.crash_stream = stream;
+        self.crash_rng = rng;
         self.stop_at = u64::MAX;
     }
 
-    /// Forgets what no name leads to.
-    fn collect(&mut self) {
+    /// Removes files and directories that no name refers to.
+    fn gc_orphans(&mut self) {
         let mut reached = BTreeSet::from([ROOT]);
         let mut open = vec![ROOT];
         while let Some(node) = open.pop() {
