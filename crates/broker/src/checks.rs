@@ -37,7 +37,7 @@ pub struct Check {
     pub reason: String,
 }
 
-/// What checks and metrics are read from. Cheap to clone.
+/// The source of checks and metrics. Cheap to clone.
 #[derive(Clone, Debug)]
 pub(crate) struct Source {
     pub shared: SharedRef,
@@ -222,13 +222,13 @@ fn replicas(view: &View) -> Check {
 /// Space of a file system, bytes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Space {
-    /// What an ordinary user may still write.
+    /// Bytes that an ordinary user may still write.
     pub free: u64,
     /// All of it.
     pub size: u64,
 }
 
-/// Space where `path` lies. Blocks for as long as the file system does not answer.
+/// Space in the file system of `path`. Blocks until the file system answers.
 ///
 /// # Errors
 /// The system's.

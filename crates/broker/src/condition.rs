@@ -11,9 +11,9 @@ pub struct Condition {
     pub(crate) began_ns: i64,
     /// Whether the metadata log is open.
     metadata: AtomicBool,
-    /// Set when it served for the first time: what does not serve from then on is stopping.
+    /// Set when it served for the first time: a broker that does not serve after that is stopping.
     served: AtomicBool,
-    /// What the start is doing.
+    /// The current step of the start.
     stage: ArcSwap<String>,
     /// Whether the broker is not ready without NATS.
     needs_nats: AtomicBool,
@@ -57,7 +57,7 @@ impl Condition {
         self.served.load(Ordering::Acquire)
     }
 
-    /// What the start is doing.
+    /// The current step of the start.
     pub(crate) fn stage(&self) -> String {
         self.stage.load().to_string()
     }

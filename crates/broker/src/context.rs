@@ -1,4 +1,4 @@
-//! What every server of the broker sees.
+//! State that all servers of the broker share.
 use crate::access::Access;
 use crate::admission::Admission;
 use crate::condition::Condition;
@@ -36,11 +36,11 @@ pub struct Shared {
     pub namespace: String,
     /// Bounds.
     pub limits: Limits,
-    /// Places for connections, calls and bytes of requests.
+    /// Limits of connections, calls and bytes of requests.
     pub admission: Arc<Admission>,
     /// How connections are protected, and what makes clients known.
     pub tls: Arc<Tls>,
-    /// What clients may do.
+    /// Authorization of clients.
     pub access: Access,
     /// The current view. Load once per request.
     pub view: ArcSwap<View>,
@@ -52,17 +52,17 @@ pub struct Shared {
     pub statistics: Arc<Statistics>,
     /// Where the broker is in its run, for probes.
     pub condition: Condition,
-    /// What health answers; false = draining or not ready yet.
+    /// Whether health checks succeed; `false` = draining or not ready yet.
     pub serving: AtomicBool,
     /// Whether the control plane runs.
     pub event_loop: Arc<EventLoop>,
-    /// What the control plane counts.
+    /// Counters of the control plane.
     pub reported: Reported,
     /// For members of consumer groups that wait for a change.
     pub groups: GroupVersions,
     /// Which member of each consumer group reads what.
     pub(crate) members: Members,
-    /// What the partitions of `__cursors` led here say.
+    /// Stored positions in the partitions of `__cursors` led here.
     pub(crate) cursors: CursorIndexes,
     /// Wakes the task that removes files of deleted partitions.
     pub deleted: Notify,
@@ -70,7 +70,7 @@ pub struct Shared {
     pub scrub_paused: AtomicBool,
     /// Open Subscribe and `DoGet` calls, against `limits.subscriptions`.
     pub open_subscriptions: AtomicI64,
-    /// What the partitions share.
+    /// State that partitions share.
     pub partitions: Arc<PartitionContext>,
 }
 
@@ -144,8 +144,8 @@ impl Shared {
         })
     }
 
-    /// What one subscription or scan may read ahead, bytes: its part of `limits.delivery_bytes`, and never so little that
-    /// it would not get on.
+    /// Bytes that one subscription or scan may read ahead: an equal share of `limits.delivery_bytes`, with a minimum that lets it
+    /// make progress.
     pub(crate) fn delivery_share(&self) -> usize {
         let open = self.open_subscriptions.load(Ordering::Relaxed).max(1);
         (self.limits.delivery_bytes / usize::try_from(open).unwrap_or(1)).max(LEAST_SHARE)

@@ -1,4 +1,4 @@
-//! What the log of a partition of `__cursors` says: the last committed position by key.
+//! Index of a partition of `__cursors`: the last committed position of each key.
 use crate::partition::{Partition, decode_batch};
 use bascule_log::{LogReader, ReadError, ReadMode};
 use bascule_record::{Batch, Batches};
@@ -15,7 +15,7 @@ const FEW: u64 = 1024;
 /// Keys share so many locks.
 const LOCKS: usize = 64;
 
-/// Where a reader stands, and in which history.
+/// A stored position, with the incarnation of the partition that it belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Position {
     pub offset: i64,
@@ -33,7 +33,7 @@ pub(crate) struct CursorIndexes {
     locks: Vec<Arc<Mutex<()>>>,
 }
 
-/// What is known of a key.
+/// The result of a look-up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Found {
     pub position: Option<Position>,
@@ -52,12 +52,12 @@ impl Default for CursorIndexes {
 }
 
 impl CursorIndexes {
-    /// Positions that are stored, as far as their partitions were asked since the start.
+    /// Number of stored positions in the partitions that were read since the start.
     pub(crate) fn known(&self) -> usize {
         self.known.load(Ordering::Relaxed)
     }
 
-    /// Held by whoever decides about a key by its position and stores another.
+    /// Locks a key, for a caller that reads its position and then stores another one.
     pub(crate) async fn lock(&self, key: &str) -> OwnedMutexGuard<()> {
         let place = crc32(key.as_bytes()) as usize % LOCKS;
         match self.locks.get(place) {

@@ -47,7 +47,7 @@ pub struct DataKeySpec {
 pub struct MastersError {
     /// Id of the master key.
     pub id: String,
-    /// What is wrong with it.
+    /// The fault.
     pub reason: String,
 }
 
@@ -103,7 +103,7 @@ impl Masters {
     /// A new data key of this number, ≥ 1, wrapped by the current master key: (id of the master key, base64).
     ///
     /// # Errors
-    /// Why there is no such key, in one sentence.
+    /// Reason why the key is missing, in one sentence.
     pub fn new_data_key(&self, number: u32) -> Result<(String, String), String> {
         let master = self.keys.current().ok_or_else(|| self.lack.clone())?;
         let wrapped = master.new_data_key(number, &SystemEntropy);

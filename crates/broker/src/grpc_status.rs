@@ -50,7 +50,7 @@ pub(crate) fn document(code: ErrorCode, mut details: Value) -> String {
     text
 }
 
-/// What a status without a code of its own stands for.
+/// The error code that a status without a code stands for.
 pub(crate) fn usual_code(status: Code) -> ErrorCode {
     match status {
         Code::InvalidArgument => ErrorCode::InvalidArgument,

@@ -1,4 +1,4 @@
-//! Files and directories of the data directory that only the broker's own user may use: 0600 and 0700.
+//! Creates files and directories that only the broker's own user may use: modes 0600 and 0700.
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
@@ -6,27 +6,27 @@ use std::path::Path;
 
 const FILE: u32 = 0o600;
 const DIRECTORY: u32 = 0o700;
-/// What group and others may do.
+/// Permission bits of group and others.
 const OTHERS: u32 = 0o077;
 
-/// Opens a file for writing, emptied when it is there.
+/// Creates a file for writing, or truncates an existing one.
 pub(crate) fn create(path: &Path) -> io::Result<File> {
     options().write(true).truncate(true).open(path)
 }
 
-/// Options that make the file when it is not there.
+/// Options that create the file if it does not exist.
 pub(crate) fn options() -> OpenOptions {
     let mut options = File::options();
     options.create(true).mode(FILE);
     options
 }
 
-/// Makes one directory.
+/// Creates one directory.
 pub(crate) fn create_directory(path: &Path) -> io::Result<()> {
     DirBuilder::new().mode(DIRECTORY).create(path)
 }
 
-/// Makes a directory and those above it that are missing.
+/// Creates a directory and its missing parents.
 pub(crate) fn create_directories(path: &Path) -> io::Result<()> {
     DirBuilder::new()
         .recursive(true)
@@ -34,10 +34,10 @@ pub(crate) fn create_directories(path: &Path) -> io::Result<()> {
         .create(path)
 }
 
-/// Takes the rights of group and others on a directory away. Returns the mode it had when it had any.
+/// Removes the permissions of group and others from a directory. Returns the former mode if there were any.
 ///
 /// # Errors
-/// The operating system's: whose the directory is not may not change it.
+/// Errors of the operating system: only the owner of the directory may change its mode.
 pub(crate) fn restrict(path: &Path) -> io::Result<Option<u32>> {
     let mode = fs::metadata(path)?.permissions().mode() & 0o7777;
     if mode & OTHERS == 0 {

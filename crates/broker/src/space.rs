@@ -1,4 +1,4 @@
-//! Whether the data directory has space: what purges ask, by what appends and opened partitions have met.
+//! Tracks whether the data directory has space, from the errors of appends and of opening partitions; purges check it.
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};

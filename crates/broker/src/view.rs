@@ -1,4 +1,4 @@
-//! What the data plane needs of metadata: one immutable value, swapped whole.
+//! The metadata that the data plane needs: one immutable value, replaced as a whole.
 use crate::partition::Partition;
 use std::collections::HashMap;
 use std::sync::Arc;

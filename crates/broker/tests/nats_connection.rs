@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 mod nats_support;
 
-use bascule_broker::nats::{NatsSettings, NatsTls, Place, Reason};
+use bascule_broker::nats::{NatsSettings, NatsTls, PausedPartition, Reason};
 use nats_support::{NatsServer, Stream, TestBroker, until, values};
 use std::io::{Read, Write};
 use std::net::TcpListener;
@@ -86,7 +86,7 @@ async fn messages_for_a_paused_stream_are_counted_until_it_is_resumed() {
     client.publish("p.a", "1".into()).await.unwrap();
     partition.holds(1).await;
 
-    nats.pause(Place::from(&partition.0), true);
+    nats.pause(PausedPartition::from(&partition.0), true);
     partition
         .0
         .close(bascule_broker::partition::EndReason::Paused)
@@ -96,7 +96,7 @@ async fn messages_for_a_paused_stream_are_counted_until_it_is_resumed() {
     beside.holds(3).await;
     assert_eq!(missed(), Some(2));
     // What the view says of a stream that is paused already changes nothing.
-    nats.pause(Place::from(&partition.0), false);
+    nats.pause(PausedPartition::from(&partition.0), false);
     client.publish("p.a", "4".into()).await.unwrap();
     beside.holds(4).await;
     assert_eq!(missed(), Some(3));
@@ -112,7 +112,7 @@ async fn messages_for_a_paused_stream_are_counted_until_it_is_resumed() {
     assert_eq!(values(&resumed.holds(2).await), ["1", "5"]);
     assert_eq!(missed(), Some(3));
     // Nor does it stop what was resumed meanwhile.
-    nats.pause(Place::from(&resumed.0), false);
+    nats.pause(PausedPartition::from(&resumed.0), false);
     client.publish("p.a", "6".into()).await.unwrap();
     resumed.holds(3).await;
     nats.forget(1 << 16);

@@ -1,6 +1,6 @@
 //! A line in the log for calls that are denied: who, what, from where, by which rule.
 //!
-//! Whoever is denied may try again as fast as the network carries it, so the lines are bounded: the same denial once in
+//! A denied client may retry as fast as the network allows, so the lines are bounded: the same denial once in
 //! [`WINDOW`], and at most [`LINES`] of them. What was left out is counted, and said with the next line.
 use super::Action;
 use crate::events::Events;

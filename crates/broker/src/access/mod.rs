@@ -1,8 +1,8 @@
-//! What clients may do: a table that the control plane compiles from a policy and swaps whole.
+//! Authorization of clients, by a table that the control plane compiles from a policy and replaces as a whole.
 //!
-//! A client is the common name of its certificate. Without a table everything is allowed; with one, what it does not
-//! allow is denied. The check costs two look-ups and no allocation; calls that last remember its answer together with
-//! the table it came from ([`Permit`]) and ask again when that was swapped.
+//! A client is the common name of its certificate. Without a table everything is allowed; with one, everything that
+//! it does not allow is denied. A check costs two look-ups and no allocation. A long-running call keeps the result together
+//! with its table ([`Permit`]), and checks again when the table was replaced.
 mod audit;
 mod table;
 #[cfg(test)]
@@ -21,9 +21,9 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use tonic::Status;
 
-/// How inboxes of NATS clients begin.
+/// Start of the inboxes of NATS clients.
 const INBOXES: &str = "_INBOX.";
-/// What follows the cluster's namespace in its own.
+/// Part of this cluster's ack inboxes after the namespace.
 const ACKS: &str = ".ack.";
 /// Characters of a resource that a refusal shows: its text has to fit into headers.
 const SHOWN: usize = 1024;
@@ -31,20 +31,20 @@ const SHOWN: usize = 1024;
 /// Why a call is refused: the texts of liftbridge §9.3.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Denied {
-    /// There is a table, and the client showed no name.
+    /// There is a table, and the client has no name.
     #[error("api: Failed to retrieve client ID")]
     Nameless,
     /// The table does not allow it.
     #[error("The client is not authorized to call {} on resource {resource}", action.name())]
     NotAllowed {
-        /// What was to be done …
+        /// The denied action.
         action: Action,
-        /// … to what.
+        /// The resource, shortened.
         resource: String,
     },
 }
 
-/// The table in use, and what it denied.
+/// The current table, and the number of its denials.
 #[derive(Debug, Default)]
 pub struct Access {
     table: ArcSwapOption<AccessTable>,
@@ -52,17 +52,17 @@ pub struct Access {
     audit: Option<Audit>,
 }
 
-/// The rights that a long-running call keeps needing.
+/// The rights that a long-running call needs until it ends, checked against `table`.
 #[derive(Debug)]
 pub(crate) struct Permit {
     peer: Peer,
     needed: Box<[(Action, Box<str>)]>,
-    /// What allowed them.
+    /// The table that allowed them.
     table: Option<Arc<AccessTable>>,
 }
 
 impl Denied {
-    /// As a gRPC call ends (deviation D5: `PERMISSION_DENIED` in place of UNKNOWN).
+    /// The gRPC status of the call (deviation D5: `PERMISSION_DENIED` in place of UNKNOWN).
     pub fn status(&self) -> Status {
         match self {
             Self::Nameless => Status::unauthenticated(self.to_string()),
@@ -72,7 +72,7 @@ impl Denied {
 }
 
 impl Access {
-    /// Without a table; later denials are reported to `events`.
+    /// Allows everything until a table is set; denials are reported to `events`.
     pub(crate) fn new(events: Arc<Events>) -> Self {
         Self {
             audit: Some(Audit::new(events)),
@@ -80,7 +80,7 @@ impl Access {
         }
     }
 
-    /// Calls that were denied so far, those of the control plane among them.
+    /// Number of denied calls, those of the control plane included.
     pub fn denied(&self) -> u64 {
         self.denied.get()
     }
@@ -90,12 +90,12 @@ impl Access {
         self.denied.add(1);
     }
 
-    /// Uses this table from now on; `None` = everything is allowed.
-    pub fn publish(&self, table: Option<AccessTable>) {
+    /// Replaces the table; `None` = everything is allowed.
+    pub fn set_table(&self, table: Option<AccessTable>) {
         self.table.store(table.map(Arc::new));
     }
 
-    /// Whether `peer` may do `action` to `resource`.
+    /// Checks that `peer` may do `action` to `resource`.
     ///
     /// # Errors
     /// [`Denied`].
@@ -103,8 +103,8 @@ impl Access {
         self.decide(self.table.load().as_deref(), peer, action, resource)
     }
 
-    /// Whether `peer` may have an ack sent to `inbox`: a message on a subject of its choice, which streams may store. Inboxes
-    /// of NATS clients and of this cluster (`namespace`) need no right.
+    /// Checks that `peer` may have an ack sent to `inbox`: that is a message on a subject of its choice, which streams may store.
+    /// Inboxes of NATS clients and of this cluster (`namespace`) need no right.
     ///
     /// # Errors
     /// [`Denied`].
@@ -121,10 +121,10 @@ impl Access {
         self.check(peer, Action::PublishToSubject, inbox)
     }
 
-    /// The same, for a call that lasts and may need several rights: ask [`Permit::renew`] before each step.
+    /// Checks several rights of a long-running call; it calls [`Permit::renew`] before each step.
     ///
     /// # Errors
-    /// [`Denied`]: the first of them that is.
+    /// [`Denied`]: the first right that is missing.
     pub(crate) fn permit(&self, peer: &Peer, needed: &[(Action, &str)]) -> Result<Permit, Denied> {
         let table = self.table.load_full();
         for &(action, resource) in needed {
@@ -170,14 +170,14 @@ impl Access {
         })
     }
 
-    /// The table itself, to see whether it was swapped.
+    /// The current table; [`same`] shows whether it was replaced since.
     pub(crate) fn current(&self) -> Option<Arc<AccessTable>> {
         self.table.load_full()
     }
 }
 
 impl Permit {
-    /// Whether they still hold. Costs a comparison as long as the table is the same.
+    /// Checks the rights again if the table was replaced; otherwise compares two pointers.
     ///
     /// # Errors
     /// [`Denied`], when a newer table does not allow it.
@@ -194,7 +194,7 @@ impl Permit {
     }
 }
 
-/// Whether two are the very same table.
+/// Returns whether two tables are the same object.
 pub(crate) fn same(one: Option<&Arc<AccessTable>>, other: Option<&Arc<AccessTable>>) -> bool {
     match (one, other) {
         (Some(one), Some(other)) => Arc::ptr_eq(one, other),
@@ -203,7 +203,7 @@ pub(crate) fn same(one: Option<&Arc<AccessTable>>, other: Option<&Arc<AccessTabl
     }
 }
 
-/// The resource that a stream is: its name, with its namespace before it where that is not Liftbridge's.
+/// The resource name of a stream: `name` in Liftbridge's namespace, `namespace/name` in others.
 pub(crate) fn stream_resource<'a>(namespace: &str, stream: &'a str) -> Cow<'a, str> {
     if namespace == DEFAULT_NAMESPACE {
         Cow::Borrowed(stream)

@@ -69,7 +69,7 @@ fn without_a_table_everything_is_allowed_and_with_one_a_name_is_needed() {
     let access = Access::default();
     let nobody = Peer::default();
     access.check(&nobody, Action::Publish, "s").unwrap();
-    access.publish(Some(table(POLICY)));
+    access.set_table(Some(table(POLICY)));
     let nameless = access.check(&nobody, Action::Publish, "s").unwrap_err();
     assert_eq!(nameless.to_string(), "api: Failed to retrieve client ID");
     assert_eq!(nameless.status().code(), tonic::Code::Unauthenticated);
@@ -81,28 +81,28 @@ fn without_a_table_everything_is_allowed_and_with_one_a_name_is_needed() {
         status.message(),
         "The client is not authorized to call Publish on resource s"
     );
-    access.publish(None);
+    access.set_table(None);
     access.check(&nobody, Action::Publish, "s").unwrap();
 }
 
 #[test]
 fn a_permit_ends_with_the_table_that_takes_it_away() {
     let access = Access::default();
-    access.publish(Some(table(POLICY)));
+    access.set_table(Some(table(POLICY)));
     let mut permit = access
         .permit(&named("a"), &[(Action::Publish, "s")])
         .unwrap();
     permit.renew(&access).unwrap();
-    access.publish(Some(table(POLICY)));
+    access.set_table(Some(table(POLICY)));
     permit.renew(&access).unwrap();
-    access.publish(Some(AccessTable::default()));
+    access.set_table(Some(AccessTable::default()));
     permit.renew(&access).unwrap_err();
     assert!(
         access
             .permit(&named("a"), &[(Action::Publish, "s")])
             .is_err()
     );
-    access.publish(None);
+    access.set_table(None);
     permit.renew(&access).unwrap();
 }
 
@@ -112,7 +112,7 @@ fn a_permit_of_several_rights_needs_each_of_them_all_the_time() {
     let both = [(Action::Subscribe, "s"), (Action::Publish, "t")];
     let one = r#"{"clients": {"a": {"Subscribe": {"allow": {"exact": ["s"]}}}}, "everyone": {}}"#;
     let mut permit = access.permit(&named("a"), &both).unwrap();
-    access.publish(Some(table(one)));
+    access.set_table(Some(table(one)));
     let text = "The client is not authorized to call Publish on resource t";
     assert_eq!(permit.renew(&access).unwrap_err().to_string(), text);
     let denied = access.permit(&named("a"), &both).unwrap_err();
@@ -124,7 +124,7 @@ fn a_permit_of_several_rights_needs_each_of_them_all_the_time() {
 fn an_ack_to_a_subject_other_than_an_inbox_needs_the_right_to_publish_there() {
     let access = Access::default();
     access.check_inbox(&named("a"), "ns", "orders").unwrap();
-    access.publish(Some(table(
+    access.set_table(Some(table(
         r#"{"clients": {"a": {"PublishToSubject": {"allow": {"exact": ["orders"]}}}}, "everyone": {}}"#,
     )));
     for (inbox, allowed) in [
@@ -145,7 +145,7 @@ fn an_ack_to_a_subject_other_than_an_inbox_needs_the_right_to_publish_there() {
 #[test]
 fn a_refusal_is_short_enough_for_a_header() {
     let access = Access::default();
-    access.publish(Some(AccessTable::default()));
+    access.set_table(Some(AccessTable::default()));
     let long = "s".repeat(1 << 20);
     let denied = access.check(&named("a"), Action::Publish, &long);
     assert!(denied.unwrap_err().to_string().len() < 2048);

@@ -2,8 +2,8 @@
 //!
 //! A task accepts. Each connection then has `limits.handshake_ms` for the TLS handshake, when there is TLS, and the whole
 //! client preface of HTTP/2 (24 fixed bytes and a SETTINGS frame of at most 1 KiB); anything else closes it at once. At
-//! most `limits.handshakes` are at it: one more, and the oldest is closed, so that those who say nothing cannot keep out
-//! those who do. Nothing but these bytes is read before, and no memory of HTTP/2 is taken.
+//! most `limits.handshakes` connections are in this phase: a further one closes the oldest, so idle connections cannot keep
+//! out active ones. The phase reads only these bytes and allocates no HTTP/2 state.
 //!
 //! A lack of descriptors is waited out, without spinning and without ending the server.
 use super::Admission;
@@ -38,7 +38,7 @@ const SETTINGS_BYTES: usize = 1024;
 /// `ENHANCE_YOUR_CALM`.
 const CALM: u32 = 11;
 
-/// What accepting connections uses.
+/// Dependencies of accepting connections.
 #[derive(Clone)]
 pub(crate) struct Listener {
     pub(crate) admission: Arc<Admission>,

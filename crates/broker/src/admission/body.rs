@@ -1,10 +1,10 @@
 //! A request body whose unfinished messages are charged to `limits.request_bytes`.
 //!
-//! A message that lies whole in one chunk of HTTP/2 costs nothing here. One that does not is charged by what has
-//! arrived of it, never by what its prefix announces: a prefix is free to send. The charge is given back when the
-//! service asks for more after the end of the message, which it does once it is done with it, or when the body is
-//! dropped. A message that has begun must end within [`PATIENCE`], so that nobody holds a share for ever; until one has
-//! begun, the call may have to give way ([`Request`]).
+//! A message within one chunk of HTTP/2 is not charged. Any other is charged by the bytes that have arrived, never by the
+//! length in its prefix, because a prefix costs the sender nothing. The charge is released when the body is dropped, or when
+//! the service polls again after the end of the message, because it has processed the message then. A message that has begun
+//! must end within [`PATIENCE`], so that no caller holds a share for ever. Before the first message the call may be evicted
+//! ([`Request`]).
 use super::Admission;
 use super::request::Request;
 use bytes::Bytes;
@@ -26,28 +26,28 @@ const PREFIX_BYTES: usize = 5;
 pub(super) struct BoundedBody {
     admission: Arc<Admission>,
     body: Body,
-    place: Place,
+    position: FramePosition,
     /// Of the message that is arriving.
     charge: Option<OwnedSemaphorePermit>,
-    /// Of those that have arrived since the service asked last.
+    /// Of the messages that have arrived since the last poll of the service.
     settled: Vec<OwnedSemaphorePermit>,
-    /// How long a message may take, and what is left for the one that is arriving.
+    /// Time limit of a message, and the timer of the one that is arriving.
     longest: Duration,
     patience: Option<Pin<Box<Sleep>>>,
     /// `None` = nothing ends the call while it waits.
     request: Option<Request>,
 }
 
-/// Where in the sequence of prefixes and messages a body stands.
+/// Position in the sequence of gRPC prefixes and messages.
 #[derive(Debug, Default)]
-struct Place {
+struct FramePosition {
     prefix: [u8; PREFIX_BYTES],
     have: usize,
     /// Bytes of the message still to come, once the prefix is whole.
     left: usize,
 }
 
-impl Place {
+impl FramePosition {
     fn is_between_messages(&self) -> bool {
         self.have == 0
     }
@@ -105,7 +105,7 @@ impl BoundedBody {
         Self {
             admission,
             body,
-            place: Place::default(),
+            position: FramePosition::default(),
             charge: None,
             settled: Vec::new(),
             longest: PATIENCE,
@@ -114,14 +114,14 @@ impl BoundedBody {
         }
     }
 
-    /// The same for a call that holds a place.
+    /// The same for a call that awaits its request.
     pub(super) fn with_request(mut self, request: Request) -> Self {
         self.request = Some(request);
         self
     }
 
     fn take(&mut self, chunk: &[u8]) -> Result<(), Status> {
-        let (open, ended) = self.place.pass(chunk);
+        let (open, ended) = self.position.pass(chunk);
         if ended {
             self.settled.extend(self.charge.take());
             self.patience = None;
@@ -176,14 +176,16 @@ impl HttpBody for BoundedBody {
                     return Poll::Ready(Some(Err(refused)));
                 }
             }
-            Poll::Pending if !this.place.is_between_messages() && this.is_out_of_patience(cx) => {
+            Poll::Pending
+                if !this.position.is_between_messages() && this.is_out_of_patience(cx) =>
+            {
                 let seconds = this.longest.as_secs();
                 let text =
                     format!("a message of the request took longer than {seconds} s to arrive");
                 return Poll::Ready(Some(Err(Status::deadline_exceeded(text))));
             }
             Poll::Pending => {
-                let is_idle = this.place.is_between_messages();
+                let is_idle = this.position.is_between_messages();
                 let request = this.request.as_mut();
                 if let Some(ended) = request.and_then(|request| request.poll(cx, is_idle)) {
                     this.admission.statistics.calls_refused.add(1);
@@ -241,12 +243,16 @@ mod tests {
     fn open_bytes_are_counted_wherever_a_chunk_ends() {
         let whole = [message(0), message(3), message(10)].concat();
         for cut in 0..=whole.len() {
-            let mut place = Place::default();
-            let (open, _) = place.pass(&whole[..cut]);
+            let mut position = FramePosition::default();
+            let (open, _) = position.pass(&whole[..cut]);
             let starts = [0, 5, 13, 28];
             let start = starts.iter().rev().find(|start| **start <= cut).unwrap();
             assert_eq!(open, cut - start, "cut at {cut}");
-            assert_eq!(place.pass(&whole[cut..]), (0, cut < whole.len()), "{cut}");
+            assert_eq!(
+                position.pass(&whole[cut..]),
+                (0, cut < whole.len()),
+                "{cut}"
+            );
         }
     }
 

@@ -1,11 +1,11 @@
-//! Whose a connection is, as far as places are shared out.
+//! The identity of a connection, for limits of one client.
 use super::connection::Closer;
 use crate::tls::Peer;
 use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-/// Who shares places: the name of a client's certificate, or for a client without one the address it comes from.
+/// The client that a limit applies to: the name of its certificate, or without a certificate its address.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Identity {
     Name(Arc<str>),
@@ -14,7 +14,7 @@ pub(crate) enum Identity {
     Nobody,
 }
 
-/// What a connection gives each of its requests.
+/// Properties of a connection that each of its requests gets.
 #[derive(Clone, Debug)]
 pub(crate) struct Caller {
     pub(super) peer: Peer,
@@ -33,7 +33,7 @@ impl Caller {
 }
 
 impl Identity {
-    /// Of whoever comes from `address`; of IPv6 its network of 64 bits counts, since one host has all of that.
+    /// The identity of clients at `address`. For IPv6 it is the /64 network, since one host may use all of its addresses.
     pub(super) fn at(address: IpAddr) -> Self {
         Self::Network(match address.to_canonical() {
             IpAddr::V6(v6) => IpAddr::V6((u128::from(v6) >> 64 << 64).into()),

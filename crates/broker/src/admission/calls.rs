@@ -1,13 +1,13 @@
-//! The layer over all services of the port: gives calls their places, and bounds the bytes of their unfinished messages.
+//! The layer over all services of the port: acquires a permit for each call, and bounds the bytes of its unfinished messages.
 //!
-//! Monitors ask also when every place is taken, so health checks have places of their own, and so have watches of health.
+//! Monitors must get answers also at the limit of calls, so health checks and health watches have limits of their own.
 use super::Admission;
 use super::answers::{Charge, SMALL};
 use super::body::{BoundedBody, PATIENCE, charge};
+use super::call_limiter::{CallLimiter, CallPermit};
 use super::caller::Caller;
 use super::ending::Ending;
 use super::heads::slim;
-use super::places::{Place, Places};
 use super::request::Request;
 use crate::grpc_status::bounded;
 use crate::tls::Peer;
@@ -26,8 +26,8 @@ use tower::{Layer, Service};
 
 const CHECK: &str = "/grpc.health.v1.Health/Check";
 const WATCH: &str = "/grpc.health.v1.Health/Watch";
-/// What a call holds until it ends.
-type Kept = (Place, OwnedSemaphorePermit);
+/// Resources that a call holds until it ends.
+type Kept = (CallPermit, OwnedSemaphorePermit);
 
 /// See the module.
 #[derive(Clone, Debug)]
@@ -108,7 +108,7 @@ where
     }
 }
 
-/// The room of an answer that is whole, and therefore says how large it is.
+/// Charges the bytes of an answer whose size is known.
 fn charge_answer(
     admission: &Admission,
     caller: &Caller,
@@ -124,7 +124,7 @@ fn charge_answer(
     Ok(Some(charge.with_deadline(caller.closer.clone(), PATIENCE)))
 }
 
-/// The request as the services see it, whose it is, and what its call holds.
+/// Returns the request for the services, its caller, and the resources that the call holds.
 fn admit(
     admission: &Arc<Admission>,
     request: http::Request<Body>,
@@ -135,22 +135,24 @@ fn admit(
     request.extensions_mut().insert(caller.peer.clone());
     let identity = &caller.identity;
     let path = request.uri().path();
-    // Of a method that takes more than one message, the first may take its time.
+    // A method that takes several messages has no time limit for the first one.
     let is_single = Method::of(path).is_none_or(|method| !method.streams_requests);
-    let (place, arrival) = places_for(admission, path).take(identity).map_err(|full| {
-        admission.statistics.calls_refused.add(1);
-        Status::resource_exhausted(full.to_string())
-    })?;
+    let (permit, pending) = limiter_for(admission, path)
+        .acquire(identity)
+        .map_err(|full| {
+            admission.statistics.calls_refused.add(1);
+            Status::resource_exhausted(full.to_string())
+        })?;
     let head = charge(admission, kept)?;
     let longest = Duration::from_millis(admission.limits.first_message_ms);
-    let arriving = Request::new(arrival, is_single, longest);
+    let arriving = Request::new(pending, is_single, longest);
     let admission = admission.clone();
     let request =
         request.map(|body| Body::new(BoundedBody::new(admission, body).with_request(arriving)));
-    Ok((request, caller, (place, head)))
+    Ok((request, caller, (permit, head)))
 }
 
-fn places_for<'a>(admission: &'a Admission, path: &str) -> &'a Arc<Places> {
+fn limiter_for<'a>(admission: &'a Admission, path: &str) -> &'a Arc<CallLimiter> {
     match path {
         CHECK => &admission.health_checks,
         WATCH => &admission.health_watches,
@@ -158,7 +160,7 @@ fn places_for<'a>(admission: &'a Admission, path: &str) -> &'a Arc<Places> {
     }
 }
 
-/// A response body that holds what belongs to its call, and sees how it ends.
+/// A response body that holds the resources of its call, and reports how the call ends.
 struct Held {
     body: Body,
     ending: Ending,

@@ -16,7 +16,7 @@ use tonic::transport::server::Connected;
 /// until their tasks have their turn too.
 const TURN_BYTES: usize = 256 << 10;
 
-/// What bytes come and go by.
+/// The byte stream of a connection.
 #[derive(Debug)]
 pub(super) enum Stream {
     Plain(TcpStream),
@@ -54,7 +54,7 @@ impl Closer {
 pub(crate) struct Connection {
     pub(super) stream: Stream,
     pub(super) caller: Caller,
-    /// What was read of it already, and how much of that was read again.
+    /// Bytes that the handshake read, and how many of them were passed on.
     pub(super) preface: Vec<u8>,
     pub(super) given: usize,
     /// Read in this turn.

@@ -1,17 +1,17 @@
-//! How many descriptors connections may have: what the process may open, less a reserve for segments and journals.
+//! The number of descriptors for connections: the limit of the process, less a reserve for segments and WAL files.
 use rustix::process::{Resource, getrlimit, setrlimit};
 
-/// Descriptors that the broker needs for files beside segments: journal, lock, metadata, what is opened for a moment.
+/// Descriptors that the broker needs for files other than segments: WAL, lock, metadata, and files that are open briefly.
 const OTHER_FILES: usize = 64;
 
-/// How many segments may be held open when `wanted` should: not more than half of what the process may open.
+/// The number of segments to hold open: `wanted`, but at most half the descriptors of the process.
 pub(crate) fn for_segments(wanted: usize) -> usize {
     let most = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
     let half = usize::try_from(most / 2).unwrap_or(usize::MAX);
     wanted.min(half.saturating_sub(OTHER_FILES)).max(1)
 }
 
-/// What is kept for files: at least what the segments take.
+/// The descriptors to reserve for files: at least those for segments.
 pub(super) fn reserve(descriptors: usize, segments: usize) -> usize {
     descriptors.max(segments.saturating_add(OTHER_FILES))
 }

@@ -1,7 +1,7 @@
-//! What a call keeps of the head of its request: the path and the few fields that are read, copied into memory of their own.
+//! Reduces the head of a request to the path and the few fields that are read, copied into memory of their own.
 //!
-//! A header block has up to 16 KiB, and a value that is kept keeps the block it came in. So a call that lasts would hold all
-//! of it, a thousand calls of a connection 16 MiB.
+//! A header block has up to 16 KiB, and each value in use keeps its whole block in memory. So a thousand long-running calls of
+//! a connection would hold 16 MiB.
 use http::{HeaderMap, HeaderName, HeaderValue, Uri, header};
 use tonic::Status;
 

@@ -1,24 +1,24 @@
-//! What the broker lets in: connections, calls, bytes of requests. Every bound is finite, counted, and refused with a
-//! sentence that names it (`docs/reference/limits.md`; reliability P15, P16, §6 "before authentication").
+//! Admission of connections, calls and bytes of requests. Every limit is finite; a refusal is counted, and its error names
+//! the limit (`docs/reference/limits.md`; reliability P15, P16, §6 "before authentication").
 //!
 //! * [`mod@accept`]: from the listening socket to connections that have sent a whole HTTP/2 preface. Until then a
 //!   connection is a socket and a task of about a kilobyte, with a time limit; the oldest gives way to the newest.
-//! * [`connection`]: a connection that holds its places.
-//! * [`caller`]: whose a connection is. [`places`]: places of calls, and which of them give way. [`shares`]: what a client
-//!   may have of what all draw from.
-//! * [`calls`]: the layer over all services that gives calls their places, keeps little of their heads ([`heads`]), and
-//!   counts how they end ([`ending`]), bounds how long a request may take to begin ([`request`]), what its unfinished messages hold ([`body`])
-//!   and what answers hold that are not read ([`answers`]).
+//! * [`connection`]: a connection that holds its permits.
+//! * [`caller`]: the identity of a connection. [`call_limiter`]: permits of calls, and which calls are evicted. [`shares`]: the
+//!   limit of one client in a limit of all.
+//! * [`calls`]: the layer over all services. It acquires the permits of calls, reduces their heads ([`heads`]), counts how
+//!   calls end ([`ending`]), and bounds the time until a request arrives ([`request`]), the bytes of unfinished messages
+//!   ([`body`]) and the bytes of unread answers ([`answers`]).
 mod accept;
 mod answers;
 mod body;
+mod call_limiter;
 mod caller;
 mod calls;
 mod connection;
 mod descriptors;
 mod ending;
 mod heads;
-mod places;
 mod request;
 mod shares;
 
@@ -32,19 +32,19 @@ pub(crate) use shares::Shares;
 use crate::limits::Limits;
 use crate::statistics::Statistics;
 use answers::Answers;
-use places::{Bounds, Places};
+use call_limiter::{Bounds, CallLimiter};
 use std::sync::Arc;
 use tokio::sync::Semaphore;
 
-/// The places of one broker.
+/// The limits of one broker.
 #[derive(Debug)]
 pub struct Admission {
     connections: Arc<Semaphore>,
     /// Connections, by where they come from.
     addresses: Arc<Shares>,
-    calls: Arc<Places>,
-    health_checks: Arc<Places>,
-    health_watches: Arc<Places>,
+    calls: Arc<CallLimiter>,
+    health_checks: Arc<CallLimiter>,
+    health_watches: Arc<CallLimiter>,
     /// Requests that the control plane answers, by client.
     pub(crate) admin_requests: Arc<Shares>,
     request_bytes: Arc<Semaphore>,
@@ -57,14 +57,14 @@ pub struct Admission {
 }
 
 impl Admission {
-    /// All places free. Raises the process's soft limit of descriptors to its hard one.
+    /// Without any open call or connection. Raises the process's soft limit of descriptors to its hard one.
     pub fn new(limits: Limits, statistics: Arc<Statistics>) -> Self {
         let semaphore =
             |places: usize| Arc::new(Semaphore::new(places.min(Semaphore::MAX_PERMITS)));
         Self {
             connections: semaphore(limits.connections),
             addresses: Shares::new(limits.connections_per_address),
-            calls: Places::new(Bounds {
+            calls: CallLimiter::new(Bounds {
                 all: limits.calls,
                 all_setting: "limits.calls",
                 share: limits.calls_per_identity,
@@ -94,7 +94,7 @@ impl Admission {
         self.calls.open()
     }
 
-    /// Bytes of request messages that have begun to arrive and are not taken in yet.
+    /// Bytes of request messages that have begun to arrive and are not processed yet.
     pub fn request_bytes(&self) -> usize {
         taken(&self.request_bytes, self.limits.request_bytes)
     }
@@ -106,8 +106,8 @@ impl Admission {
 }
 
 /// One client may have half of them.
-fn health(setting: &'static str, all: usize) -> Arc<Places> {
-    Places::new(Bounds {
+fn health(setting: &'static str, all: usize) -> Arc<CallLimiter> {
+    CallLimiter::new(Bounds {
         all,
         all_setting: setting,
         share: all.div_ceil(2),

@@ -1,16 +1,16 @@
-//! How long a call's request may take to begin, and what ends it before it has arrived.
-use super::places::Arrival;
+//! The time limit for the request of a call, and the errors that end a call before its request has arrived.
+use super::call_limiter::PendingRequest;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::time::{Instant, Sleep, sleep_until};
 use tonic::Status;
 
-/// A request on its way in.
+/// A request that is arriving.
 #[derive(Debug)]
 pub(super) struct Request {
     /// Held until it has arrived: a call of one message when its body has ended, any other with its first message.
-    arrival: Option<Arrival>,
+    pending: Option<PendingRequest>,
     /// Whether the method takes one message.
     is_single: bool,
     longest: Duration,
@@ -19,11 +19,11 @@ pub(super) struct Request {
 }
 
 impl Request {
-    /// One that begins now. One message must be there, and the end behind it, within `longest`; the first of several may
-    /// take any time.
-    pub(super) fn new(arrival: Arrival, is_single: bool, longest: Duration) -> Self {
+    /// A request that begins now. A method with one message must get the message and the end of the request within `longest`;
+    /// the first of several messages may take any time.
+    pub(super) fn new(pending: PendingRequest, is_single: bool, longest: Duration) -> Self {
         Self {
-            arrival: Some(arrival),
+            pending: Some(pending),
             is_single,
             longest,
             since: Instant::now(),
@@ -37,23 +37,23 @@ impl Request {
             self.since = Instant::now();
             self.timer = None;
         } else {
-            self.arrival = None;
+            self.pending = None;
         }
     }
 
-    /// Why the call ends before its request has arrived.
+    /// The error of an evicted call.
     pub(super) fn lost(&self) -> Option<Status> {
-        let arrival = self.arrival.as_ref()?;
-        arrival.is_lost().then(|| {
+        let pending = self.pending.as_ref()?;
+        pending.is_evicted().then(|| {
             Status::resource_exhausted(
                 "the call gave way to another before its request had arrived: limits.calls calls are open, or the share of the client; send again later",
             )
         })
     }
 
-    /// The same while nothing comes; wakes the task when that changes. `is_idle`: no message has begun.
+    /// The error of an evicted or late call; wakes the task when there is one. `is_idle`: no message has begun.
     pub(super) fn poll(&mut self, cx: &mut Context<'_>, is_idle: bool) -> Option<Status> {
-        self.arrival.as_ref()?.register(cx.waker());
+        self.pending.as_ref()?.register(cx.waker());
         if let Some(lost) = self.lost() {
             return Some(lost);
         }

@@ -1,4 +1,4 @@
-//! The data directory: one broker at a time, one owner for ever, a known format.
+//! The data directory: locked by one broker at a time, owned by one broker id, with a format version.
 use crate::private;
 use bascule_wire::ErrorCode;
 use rustix::fs::{FlockOperation, flock};
@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 const FORMAT: u64 = 1;
 const LOCK: &str = "bascule.lock";
 const MANIFEST: &str = "bascule.json";
-/// Directories directly in it.
+/// Its immediate subdirectories.
 const DIRECTORIES: [&str; 5] = ["partitions", "metadata", "journal", "created", "nats"];
 
 /// Why a directory cannot be used: a code of specs/errors.toml and a sentence.
@@ -23,20 +23,20 @@ pub struct DirectoryError {
     pub code: ErrorCode,
     /// One sentence with the path, what is wrong and what to do.
     pub text: String,
-    /// Values of the sentence by name: an object.
+    /// The values in the sentence: a JSON object.
     pub details: Value,
 }
 
-/// Where the partitions of the data directory `data` are.
+/// The directory of the partitions in the data directory `data`.
 pub(super) fn partitions(data: &Path) -> PathBuf {
     data.join("partitions")
 }
 
-/// Marks the files of a partition that is not open as deleted, as `Log::delete` does for one that is: renamed to
-/// `<name>.deleted-<ns>`, the parent synced. False when there are none.
+/// Marks the files of a closed partition as deleted, as `Log::delete` does for an open one: renames its directory to
+/// `<name>.deleted-<ns>` and syncs the parent. Returns `false` when there are no files.
 ///
 /// # Errors
-/// The operating system's; the files are still there.
+/// Errors of the operating system; the files are unchanged then.
 pub(super) fn mark_deleted(data: &Path, incarnation: u64, now_ns: i64) -> io::Result<bool> {
     let parent = partitions(data);
     let name = incarnation.to_string();
@@ -44,32 +44,32 @@ pub(super) fn mark_deleted(data: &Path, incarnation: u64, now_ns: i64) -> io::Re
     match fs::rename(parent.join(&name), marked) {
         Ok(()) => {
             sync(&parent)?;
-            forget_created(data, &name)?;
+            remove_created_record(data, &name)?;
             Ok(true)
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            forget_created(data, &name)?;
+            remove_created_record(data, &name)?;
             Ok(false)
         }
         Err(error) => Err(error),
     }
 }
 
-/// Whether the files of a partition were made here and not deleted since. Then they must be there.
+/// Returns whether the files of a partition were created here and not deleted since. If so, they must exist.
 pub(crate) fn was_created(data: &Path, incarnation: u64) -> io::Result<bool> {
     created(data).join(incarnation.to_string()).try_exists()
 }
 
-/// Remembers, durably, that the files of a partition are there.
-pub(super) fn remember_created(data: &Path, incarnation: u64) -> io::Result<()> {
+/// Records durably that the files of a partition were created.
+pub(super) fn record_created(data: &Path, incarnation: u64) -> io::Result<()> {
     let directory = created(data);
     create_durably(&directory)?;
     private::create(&directory.join(incarnation.to_string()))?;
     sync(&directory)
 }
 
-/// The other way round. A name that is left behind is harmless: incarnations are not used again.
-fn forget_created(data: &Path, name: &str) -> io::Result<()> {
+/// Removes that record. A record that a crash leaves is harmless, because incarnations are not used again.
+fn remove_created_record(data: &Path, name: &str) -> io::Result<()> {
     match fs::remove_file(created(data).join(name)) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
         _ => Ok(()),
@@ -80,8 +80,8 @@ fn created(data: &Path) -> PathBuf {
     data.join("created")
 }
 
-/// Makes a directory and those above it that are missing, and makes their names durable; also its own when it was there:
-/// whoever made it may have been killed before.
+/// Creates a directory and its missing parents, and syncs their names. Syncs the name of a directory that exists too: the
+/// process that created it may have been killed before it did.
 fn create_durably(path: &Path) -> io::Result<()> {
     match private::create_directory(path) {
         Ok(()) => {}
@@ -100,7 +100,7 @@ fn sync(directory: &Path) -> io::Result<()> {
     File::open(directory)?.sync_all()
 }
 
-/// A locked data directory. Unlocked when dropped, or when the process ends however it ends.
+/// A locked data directory. The lock is released when this is dropped, or when the process ends in any way.
 #[derive(Debug)]
 pub struct DataDirectory {
     path: PathBuf,
@@ -115,7 +115,7 @@ struct Manifest {
 }
 
 impl DataDirectory {
-    /// Makes the directory when it is missing, locks it, checks who owns it and in which format it is.
+    /// Creates the directory if it is missing, locks it, and checks its owner and format.
     ///
     /// # Errors
     /// [`DirectoryError`]: locked, foreign, newer or unusable.
@@ -130,9 +130,9 @@ impl DataDirectory {
         match fs::read(path.join(MANIFEST)) {
             Ok(bytes) => directory.check(&bytes, cluster_id, broker_id)?,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                // The manifest is written before anything else: without it nothing of a broker's may lie here.
-                if let Some(held) = held(path).map_err(unusable)? {
-                    return Err(lost_manifest(path, &held));
+                // A broker writes the manifest before any other file, so without it the directory must hold no broker data.
+                if let Some(found) = find_existing_data(path).map_err(unusable)? {
+                    return Err(lost_manifest(path, &found));
                 }
                 let manifest = Manifest {
                     format: FORMAT,
@@ -146,13 +146,13 @@ impl DataDirectory {
         Ok(directory)
     }
 
-    /// Where it is.
+    /// The path of the directory.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Takes the rights of group and others on it and on what lies directly in it away, as far as it may. Returns a sentence for
-    /// the log for each directory that had any.
+    /// Removes the permissions of group and others from the directory and its immediate subdirectories. Returns a sentence for the
+    /// log for each directory that had any, or whose permissions cannot be changed.
     pub fn restrict(&self) -> Vec<String> {
         let inside = DIRECTORIES.iter().map(|name| self.path.join(name));
         let all = std::iter::once(self.path.clone()).chain(inside);
@@ -218,7 +218,7 @@ impl DataDirectory {
     }
 }
 
-/// Locks a data directory for a tool; `None` when there is nothing to lock, as in a copy without the lock's file.
+/// Locks a data directory for a tool; `None` when it has no lock file, as a copy may.
 ///
 /// # Errors
 /// `data_directory_locked` while a broker uses it; `data_directory_unusable`.
@@ -230,11 +230,11 @@ pub(crate) fn lock_existing(path: &Path) -> Result<Option<File>, DirectoryError>
     }
 }
 
-/// Partitions whose files were made here, were not deleted, and are not there: their directories, by incarnation. One
-/// that is marked deleted is not missing: only its name among the made ones is left from a crash.
+/// The directories of partitions that were created here, were not deleted, and do not exist; ordered by incarnation. A
+/// partition that is marked as deleted is not missing: a crash left only the record of its creation.
 ///
 /// # Errors
-/// The operating system's.
+/// Errors of the operating system.
 pub(crate) fn missing_partitions(data: &Path) -> io::Result<Vec<PathBuf>> {
     let entries = match fs::read_dir(created(data)) {
         Ok(entries) => entries,
@@ -264,8 +264,8 @@ pub(crate) fn missing_partitions(data: &Path) -> io::Result<Vec<PathBuf>> {
         .collect())
 }
 
-/// What is wrong with the manifest of a data directory; `None` when nothing is, or there is none because no broker ever
-/// used it.
+/// Describes a fault of the manifest of a data directory. `None`: the manifest is valid, or it is missing and no broker ever
+/// used the directory.
 pub(crate) fn check_manifest(path: &Path) -> Option<String> {
     match fs::read(path.join(MANIFEST)) {
         Ok(bytes) => match serde_json::from_slice::<Manifest>(&bytes) {
@@ -277,15 +277,16 @@ pub(crate) fn check_manifest(path: &Path) -> Option<String> {
             Err(error) => Some(format!("it is not readable: {error}")),
         },
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            let is_used = path.join(LOCK).is_file() || !matches!(held(path), Ok(None));
+            let is_used =
+                path.join(LOCK).is_file() || !matches!(find_existing_data(path), Ok(None));
             is_used.then(|| "it is missing".to_owned())
         }
         Err(error) => Some(error.to_string()),
     }
 }
 
-/// What of a broker's lies in a directory: a path below it; `None` when nothing does.
-fn held(path: &Path) -> io::Result<Option<PathBuf>> {
+/// Returns the first file or directory that a broker has created in the data directory; `None` when there is none.
+fn find_existing_data(path: &Path) -> io::Result<Option<PathBuf>> {
     for name in ["metadata", "created", "partitions"] {
         let entries = match fs::read_dir(path.join(name)) {
             Ok(entries) => entries,
@@ -299,15 +300,15 @@ fn held(path: &Path) -> io::Result<Option<PathBuf>> {
     Ok(None)
 }
 
-fn lost_manifest(path: &Path, held: &Path) -> DirectoryError {
+fn lost_manifest(path: &Path, found: &Path) -> DirectoryError {
     let shown = path.display();
     let text = format!(
         "{shown}/{MANIFEST} is missing, but {} is there: the file is lost. Nothing was touched. Restore it from a \
          backup of the directory, or write it again with the ids that this broker had: \
          {{\"format\": {FORMAT}, \"cluster_id\": \"…\", \"broker_id\": \"…\"}}; to begin again, name an empty directory",
-        held.display()
+        found.display()
     );
-    let details = json!({"path": path, "held": held});
+    let details = json!({"path": path, "held": found});
     refused(ErrorCode::DataDirectoryUnusable, text, details)
 }
 
@@ -450,7 +451,7 @@ mod tests {
             Vec::<PathBuf>::new()
         );
         for incarnation in [65536, 65537, 65538, 131_072] {
-            remember_created(folder.path(), incarnation).unwrap();
+            record_created(folder.path(), incarnation).unwrap();
         }
         fs::create_dir_all(partitions(folder.path()).join("65538.deleted-7")).unwrap();
         fs::create_dir_all(partitions(folder.path()).join("65537")).unwrap();

@@ -1,7 +1,7 @@
 //! The documents of `specs/formats/seam.md`.
 use crate::encryption::EncryptionSettings;
 use crate::limits::Limits;
-use crate::nats::Place;
+use crate::nats::PausedPartition;
 use crate::partition::Partition;
 use crate::view::{PartitionView, StreamView};
 use bascule_wire::subject::partition_subject;
@@ -71,7 +71,7 @@ pub struct StreamSpec {
     pub partitions: Vec<PlaceSpec>,
 }
 
-/// Who has a partition.
+/// The replicas of a partition.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[allow(missing_docs)]
@@ -90,13 +90,13 @@ pub struct PlaceSpec {
 
 impl StreamSpec {
     /// Where the partitions of `broker` that are paused would listen.
-    pub(super) fn paused_places(&self, broker: &str) -> Vec<Place> {
+    pub(super) fn paused_partitions(&self, broker: &str) -> Vec<PausedPartition> {
         let places = self.partitions.iter();
         let counts = self.counts_while_paused;
         let paused = places.filter(|place| counts && place.paused && place.leader == broker);
         let (count, by_subject) = (self.partitions.len(), self.partition_by_subject);
         paused
-            .map(|place| Place {
+            .map(|place| PausedPartition {
                 incarnation: place.incarnation,
                 name: format!("{}/{}", self.name, place.number),
                 subject: if by_subject || self.subject.is_empty() {

@@ -1,4 +1,4 @@
-//! What operators see of the engine: the HTTP listener, checks and statistics.
+//! Observability of the engine: the HTTP listener, checks and statistics.
 use super::{Engine, EngineError};
 use crate::checks::Check;
 use crate::http::{self, HttpSettings};

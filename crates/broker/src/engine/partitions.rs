@@ -2,7 +2,7 @@
 use super::documents::GroupSpec;
 use super::error::open_code;
 use super::{Engine, EngineError, ViewChanges, directory};
-use crate::nats::Place;
+use crate::nats::PausedPartition;
 use crate::partition::{EndReason, Partition, PartitionSpec, PartitionStatus, now_ns};
 use crate::view::{GroupView, View};
 use bascule_log::DeletedLogs;
@@ -68,7 +68,7 @@ impl Engine {
         let (partition, recovery) =
             Partition::open(&self.shared.partitions, spec, &path, &self.committer, known)?;
         if !known {
-            directory::remember_created(&self.data, incarnation).map_err(failed)?;
+            directory::record_created(&self.data, incarnation).map_err(failed)?;
         }
         if let Some(recovery) =
             recovery.filter(|recovery| !recovery.clean || !recovery.damaged.is_empty())
@@ -184,7 +184,10 @@ impl Engine {
     pub(super) async fn close_all(&self, partitions: &[Partition], reason: EndReason) {
         for partition in partitions {
             match reason {
-                EndReason::Paused => self.shared.nats.pause(Place::from(partition), true),
+                EndReason::Paused => self
+                    .shared
+                    .nats
+                    .pause(PausedPartition::from(partition), true),
                 _ => self
                     .shared
                     .nats
@@ -214,7 +217,7 @@ impl Engine {
             }
         }
         for stream in changes.streams {
-            for place in stream.paused_places(&self.shared.broker_id) {
+            for place in stream.paused_partitions(&self.shared.broker_id) {
                 self.shared.nats.pause(place, false);
             }
             let stream = stream.view(&state.partitions);

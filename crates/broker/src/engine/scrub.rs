@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-/// How long a scrub that waits goes without looking whether it should end.
+/// Interval at which a paused scrub checks whether it should end.
 const LOOK: Duration = Duration::from_millis(50);
 
 impl Engine {
@@ -68,8 +68,8 @@ impl Engine {
         self.shared.scrub_paused.store(paused, Ordering::Relaxed);
     }
 
-    /// Of those that are open: when their last whole scrub ended, how many segments one would read, and which offsets
-    /// are damaged.
+    /// For each open partition: the end of its last complete scrub, the number of segments that a scrub would read, and the
+    /// damaged offsets.
     pub fn damage(&self, incarnations: &[u64]) -> Value {
         let state = self.state.lock();
         let of = |incarnation: &u64| {

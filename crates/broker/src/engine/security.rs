@@ -28,12 +28,12 @@ impl Engine {
             [] => None,
             json => Some(AccessTable::read(json)?),
         };
-        self.shared.access.publish(table);
+        self.shared.access.set_table(table);
         Ok(())
     }
 }
 
-/// What a table would decide, without a broker.
+/// The decision of a table, without a broker.
 ///
 /// # Errors
 /// `invalid_argument`: the table, or an action that does not exist.

@@ -188,7 +188,7 @@ impl Events {
     /// Cancel-safe: a dropped future forgets the request.
     ///
     /// # Errors
-    /// What Python answered; `DEADLINE_EXCEEDED` (4) or UNAVAILABLE (14) when nobody did.
+    /// The answer of Python; `DEADLINE_EXCEEDED` (4) or UNAVAILABLE (14) when there was none.
     pub async fn request(
         &self,
         method: &str,

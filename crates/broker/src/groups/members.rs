@@ -11,7 +11,7 @@ use tokio::sync::watch;
 /// A partition (its incarnation) and a group.
 type Key = (u64, String);
 
-/// Who reads what, for the whole broker.
+/// The members of consumer groups that read partitions of this broker.
 #[derive(Debug, Default)]
 pub(crate) struct Members(Arc<Mutex<HashMap<Key, Present>>>);
 

@@ -31,7 +31,7 @@ struct Request {
 }
 
 impl GroupVersions {
-    /// Wakes whoever waits for another version of these groups; version 0 = the group is gone.
+    /// Wakes callers that wait for another version of these groups; version 0 = the group is gone.
     pub fn set(&self, versions: Vec<(String, u64)>) {
         let mut known = self.0.lock();
         for (group, version) in versions {

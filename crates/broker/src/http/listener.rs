@@ -118,6 +118,6 @@ async fn converse(site: Arc<Site>, stream: TcpStream) {
         .max_buf_size(HEAD_BYTES)
         .max_headers(FIELDS)
         .serve_connection(TokioIo::new(stream), service);
-    // Whoever is too slow, or sends what is not HTTP, sees the connection closed.
+    // The connection of a client that is too slow, or does not send HTTP, is closed.
     let _ = tokio::time::timeout(ANSWER, served).await;
 }

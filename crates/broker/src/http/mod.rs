@@ -29,7 +29,7 @@ pub struct HttpSettings {
     pub groups: bool,
 }
 
-/// What answers are made from.
+/// The source of answers.
 #[derive(Debug)]
 struct Site {
     source: Source,

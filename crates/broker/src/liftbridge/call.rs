@@ -1,4 +1,4 @@
-//! What came with a call: its deadline, its peer, and the one message of a unary request.
+//! A call: its deadline, its peer, and the message of a unary request.
 use super::frames::FrameReader;
 use crate::context::Shared;
 use crate::grpc_timeout::parse_timeout;
@@ -39,7 +39,7 @@ impl Call {
         }
     }
 
-    /// What is left until the deadline; zero when it has passed.
+    /// Time until the deadline; zero when it has passed.
     pub(super) fn remaining(&self) -> Option<Duration> {
         self.deadline
             .map(|deadline| deadline.saturating_duration_since(Instant::now()))
@@ -96,7 +96,7 @@ fn broken_off(status: Status) -> Status {
 /// How often idle streams look whether the broker still serves and whether the view changed their partition.
 pub(super) const PULSE: Duration = Duration::from_millis(500);
 
-/// What calls that are still open when the broker stops serving end with.
+/// The status of calls that are open when the broker stops.
 pub(super) fn shutting_down() -> Status {
     Status::unavailable("broker is shutting down")
 }

@@ -13,7 +13,7 @@ const START: &str = "bascule-damaged-start";
 /// Trailer: first offset after the damage; reading can continue there.
 const END: &str = "bascule-damaged-end";
 
-/// What a subscriber gets.
+/// The error for a subscriber.
 pub(super) fn damaged(identity: &PartitionIdentity, damage: &Damage) -> Status {
     let what = format!(
         "partition {} of stream {}",

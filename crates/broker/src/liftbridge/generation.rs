@@ -17,7 +17,7 @@ use tonic::Status;
 const CATCHING_UP: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// What a member does under its generation.
+/// The operation of a member that its generation is checked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Purpose {
     /// It reads a partition. A client that only knows epochs is accepted for what it claims, as in Liftbridge.

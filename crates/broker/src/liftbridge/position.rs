@@ -37,7 +37,7 @@ impl Bounds {
     }
 }
 
-/// What to deliver: offsets in `[start, stop]`.
+/// The offsets to deliver: `[start, stop]`, both inclusive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Range {
     /// First offset, where the log has it.

@@ -7,8 +7,8 @@
 //!   └──────────────────────────────────────────────────────────────── Responses ──► client
 //! ```
 //!
-//! Bounded by a budget in bytes: what was taken in gives its share back only when its responses were handed to HTTP/2, so
-//! a client that does not read, or a disk that does not keep up, stops the reading of the body (HTTP/2 flow control).
+//! Bounded by a budget in bytes: a request releases its share only when its responses were passed to HTTP/2. So a client that
+//! does not read, or a disk that is too slow, stops the reading of the body (HTTP/2 flow control).
 use super::acks::Group;
 use super::call::{Call, PULSE, shutting_down};
 use super::intake::{Intake, Pending};
@@ -27,8 +27,8 @@ use tokio::time::{Interval, MissedTickBehavior};
 use tonic::Status;
 use tonic::body::Body;
 
-/// What is taken in at once when more has already arrived, bytes: as many records as possible for each partition, since each
-/// append has its price. With 64 KiB, records of 1 KiB for 50 partitions went in one by one.
+/// Bytes that are processed at once when more have already arrived: as many records as possible for each partition, since each
+/// append has a cost. With 64 KiB, records of 1 KiB for 50 partitions went in one by one.
 const GATHER_BYTES: usize = 256 << 10;
 
 /// Starts a call.
@@ -83,7 +83,7 @@ impl Reader {
                 };
                 let taken = self.take(frame?, body);
                 self.intake.resume().await;
-                // What came before a failure is published and answered all the same.
+                // Requests before a failure are published and answered.
                 self.flush().await?;
                 taken?;
             }

@@ -36,7 +36,7 @@ pub fn v1alpha() -> Result<impl Service, Error> {
         .build_v1alpha()
 }
 
-/// What tonic's router takes.
+/// The service for tonic's router.
 pub trait Service:
     tower::Service<
         http::Request<Body>,

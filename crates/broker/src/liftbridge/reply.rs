@@ -9,7 +9,7 @@ use std::task::{Context, Poll};
 use tonic::body::Body;
 use tonic::{Code, Status};
 
-/// What hyper gets.
+/// The response body for hyper.
 pub(super) type Reply = Response<Body>;
 
 /// A response that carries `body`.

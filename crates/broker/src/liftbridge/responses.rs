@@ -18,7 +18,7 @@ const GRACE: Duration = Duration::from_secs(5);
 /// Most outcomes written into one data frame.
 const OUTCOMES: usize = 32;
 
-/// What the reader and the partitions tell the response body.
+/// Messages of the reader and the partitions to the response body.
 pub(super) enum Outcome {
     /// An append ended. The number is its share of the budget.
     Appended(Group, u32),

@@ -47,7 +47,7 @@ pub(super) struct ReverseSubscription {
     _slot: Slot,
 }
 
-/// What a window held.
+/// The content of a window.
 struct Window {
     batches: Vec<Batch>,
     /// Batches at its beginning were left out: too many bytes.

@@ -131,7 +131,7 @@ pub(super) struct Routes {
     shared: SharedRef,
     /// Which view the routes come from; weak, so that an idle call keeps no closed partition alive.
     view: Weak<View>,
-    /// Who publishes, and by which table the routes are allowed.
+    /// The publisher, and the table that allowed the routes.
     peer: Peer,
     table: Option<Arc<AccessTable>>,
     found: Vec<Route>,
@@ -217,7 +217,7 @@ fn check_subject(subject: &Bytes) -> Result<(), Refusal> {
     Err(Refusal::InvalidSubject(text.chars().take(SHOWN).collect()))
 }
 
-/// What an ack says besides the place of the record.
+/// Content of an ack besides the position of the record.
 #[derive(Clone, Debug)]
 pub(super) struct AckContext {
     pub(super) correlation_id: Bytes,

@@ -55,7 +55,7 @@ pub(super) async fn subscribe(
     // Before any effect, and before anything about the stream is returned.
     let permit = shared.access.permit(&call.peer, &needed(&request));
     let permit = permit.map_err(|denied| denied.status())?;
-    // What is wrong with the request is said first, and nothing is resumed for a call that finds no place.
+    // Errors of the request are reported first; a call above a limit resumes no partition.
     find(shared, &request)?;
     let wanted = Wanted::parse(&request.subject)?;
     let slot = Slot::take(shared)?;
@@ -73,7 +73,7 @@ pub(super) async fn subscribe(
         }
     }
     let wanted = wanted.of_partition(&partition.identity().subject);
-    // What was published before, also without waiting for its ack, counts for where reading begins and ends.
+    // Records that were published before, acknowledged or not, count for the start and the end of reading.
     let committed = needs_committed(&request);
     call.within(partition.flush(committed)).await?;
     let reader = partition.reader();
@@ -99,8 +99,8 @@ pub(super) async fn subscribe(
     Ok(reply)
 }
 
-/// The rights that it takes. Who subscribes for a group ends the subscription of the member before, so that takes what
-/// every member of the group needs to learn what to read.
+/// The rights that a subscription needs. One for a group ends the subscription of the previous member, so it also needs the
+/// right by which members fetch their assignments.
 fn needed(request: &SubscribeRequest) -> Vec<(Action, &str)> {
     let mut needed = vec![(Action::Subscribe, request.stream.as_str())];
     if let Some(member) = group(request) {
@@ -263,7 +263,7 @@ impl Source {
     }
 }
 
-/// What the response body yields next.
+/// The next item of the response body.
 enum Next {
     Handshake(Source),
     Records(Source),

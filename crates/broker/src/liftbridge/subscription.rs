@@ -48,10 +48,10 @@ pub(super) struct Subscription {
     fetched: Batches,
     /// The batch being delivered, and its next record.
     batch: Option<(Batch, usize)>,
-    /// What a chunk has at most, and at the moment.
+    /// Maximum and current size of a chunk, bytes.
     most_chunk: usize,
     chunk_bytes: usize,
-    /// What the next call ends with.
+    /// The error of the next call.
     failed: Option<Status>,
     deadline: Option<Instant>,
     /// Of a consumer group, when it reads for one.
@@ -62,7 +62,7 @@ pub(super) struct Subscription {
     _subscriber: Subscriber,
 }
 
-/// What writing frames came to.
+/// The outcome of writing frames.
 enum Written {
     /// The chunk has enough.
     Full,
@@ -135,7 +135,7 @@ impl Subscription {
                 .as_ref()
                 .is_some_and(Membership::is_superseded)
             {
-                // What was gathered the other member is going to read.
+                // Dropped frames: the other member reads these records.
                 return Err(Status::new(Code::Ok, ""));
             }
             let permitted = self.permit.renew(&self.shared.access);
@@ -147,7 +147,7 @@ impl Subscription {
             match self.write(&mut out, limit) {
                 Ok(Written::Full) => return Ok(out.into()),
                 Ok(Written::NeedsMore) => {}
-                // What was gathered before the batch that does not check is delivered first.
+                // The frames before the invalid batch are delivered first.
                 Err(failed) if !out.is_empty() => {
                     self.failed = Some(failed);
                     return Ok(out.into());
@@ -159,7 +159,7 @@ impl Subscription {
                 Ok(false) | Err(ReadError::WouldBlock) if !out.is_empty() => return Ok(out.into()),
                 Ok(false) => self.wait().await?,
                 Err(ReadError::WouldBlock) => self.fetch_blocking(limit).await?,
-                // What was gathered is delivered first; the next call meets the error again.
+                // The gathered frames are delivered first; the next call gets the error again.
                 Err(_) if !out.is_empty() => return Ok(out.into()),
                 Err(error) => return Err(self.read_failed(&error)),
             }
@@ -326,7 +326,7 @@ impl Subscription {
         if !self.shared.serving.load(Ordering::Relaxed) {
             return Err(shutting_down());
         }
-        // The flag first: whoever sees it sees all that was taken before.
+        // The flag is read first: when it is set, everything taken before it is visible.
         if self.partition.is_readonly() && self.position >= self.partition.reader().log_end() {
             return Err(Status::resource_exhausted("End of readonly partition")
                 .coded(ErrorCode::EndOfStream));

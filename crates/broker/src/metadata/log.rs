@@ -199,7 +199,7 @@ impl MetadataLog {
         };
         let first_index = self.reader.log_end() + 1;
         let outcome = append_entries(log, &proposals);
-        // What reached the log is committed with this group, also when the rest did not.
+        // Entries that reached the log are committed with this group, even when later ones failed.
         let appended = (self.reader.log_end() + 1 - first_index) as usize;
         let mut proposals = proposals;
         let lost = proposals.split_off(appended.min(proposals.len()));

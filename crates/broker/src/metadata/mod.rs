@@ -3,7 +3,7 @@
 //! Everything outside reaches it by four things only: propose with a deadline, read barrier, committed entries in order of
 //! index, snapshot out and in. A replicated log can stand behind the same four.
 //!
-//! Entry i is the record at offset i − 1 of a log in `<data>/metadata/log`. Snapshots lie beside it; the newest and the one
+//! Entry i is the record at offset i − 1 of a log in `<data>/metadata/log`. Snapshots are beside it; the newest and the one
 //! before it are kept, and the log from the older one on.
 mod log;
 mod missing;

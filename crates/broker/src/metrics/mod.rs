@@ -1,4 +1,4 @@
-//! Metrics: what is counted, and the text that `/metrics` answers.
+//! Metrics: their values, and the text of `/metrics`.
 //!
 //! Names, kinds and meanings are generated from `specs/metrics.toml` ([`table`]). [`mod@collect`] reads the values of the
 //! broker, which are also those of `Engine.statistics`; [`mod@text`] writes them, and on request those of each partition.

@@ -1,4 +1,4 @@
-//! What the kernel reports about this process.
+//! Metrics of this process from the kernel.
 use rustix::process::{Resource, getrlimit};
 
 /// Unit of processor time in `/proc`: `USER_HZ`, which Linux fixes at 100 for user space.

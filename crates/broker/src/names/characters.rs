@@ -104,7 +104,7 @@ impl fmt::Display for Flaw {
     }
 }
 
-/// What the table says of a character.
+/// The entry of a character in the table.
 pub(super) fn flaw(character: char) -> Option<Flaw> {
     let at = REFUSED.partition_point(|(_, last, _)| *last < character);
     let (first, _, flaw) = REFUSED.get(at)?;

@@ -1,4 +1,4 @@
-//! What names may not have: characters that cannot be seen, and a spelling that another name shares.
+//! Rejects names with invisible characters, and names that look the same as another name.
 //!
 //! Names of streams, subjects and queue groups are read by people and typed by them: [`check_name`]. Ids of groups,
 //! consumers and cursors are made and compared by programs: [`check_id`] refuses in them only what cannot have been
@@ -19,7 +19,7 @@ pub const MAX_BYTES: usize = 1024;
 /// Characters of a name that an error shows.
 const SHOWN: usize = 80;
 
-/// What is wrong with a name; a sentence that begins with the name, cut.
+/// A fault of a name: a sentence that begins with the name, shortened.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NameError {
     /// Longer than any name may be; nothing else was checked.
@@ -108,7 +108,7 @@ fn refuse(name: &str, found: Option<(char, Flaw)>) -> Result<(), NameError> {
     }
 }
 
-/// A name in quotes, its beginning: what a name may not have stands as its code point.
+/// The beginning of a name in quotes; forbidden characters are shown as code points.
 fn visible(name: &str) -> String {
     let mut out = String::from('"');
     for character in name.chars().take(SHOWN) {

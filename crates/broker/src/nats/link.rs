@@ -2,7 +2,7 @@
 use super::client::{Client, Inbox, Message, NatsSettings, Publish, SendError};
 use super::connections::{NatsContext, NatsState, Reporter, Role};
 use super::session::Session;
-use crate::ingest::nats::{Place, Router};
+use crate::ingest::nats::{PausedPartition, Router};
 use crate::partition::{CommitObserver, CommittedAppend, Partition};
 use arc_swap::ArcSwapOption;
 use bascule_wire::subject;
@@ -124,7 +124,7 @@ impl NatsLink {
 
     /// Counts what arrives for a partition that is paused, in place of feeding it. One that is fed stays so, unless
     /// `is_led_here`, when it is just about to be closed.
-    pub fn pause(&self, place: Place, is_led_here: bool) {
+    pub fn pause(&self, place: PausedPartition, is_led_here: bool) {
         let session = self.0.session.load_full();
         let ingest = session.as_ref().map(|session| &session.ingest);
         self.0.router.pause(ingest, place, is_led_here);
@@ -227,7 +227,7 @@ struct First(Mutex<Option<oneshot::Sender<Bytes>>>);
 impl Inbox for First {
     fn take(&self, messages: &mut Vec<Message>) {
         if let (Some(message), Some(waiting)) = (messages.first(), self.0.lock().take()) {
-            // Who waited too long is gone.
+            // A caller that timed out has dropped its receiver.
             let _ = waiting.send(Bytes::copy_from_slice(&message.payload));
         }
     }

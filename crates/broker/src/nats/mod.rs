@@ -13,7 +13,7 @@ mod link;
 mod presence;
 mod session;
 
-pub use crate::ingest::nats::Place;
+pub use crate::ingest::nats::PausedPartition;
 pub use client::{NatsSettings, NatsTls, Reason};
 pub use connections::{ConnectionState, NatsContext, NatsState};
 pub use link::NatsLink;

@@ -1,4 +1,4 @@
-//! What lives from one `connect` to the next: the two connections, the outgoing queues and their tasks.
+//! One session, from a `connect` to the next: its two connections, its outgoing queues and their tasks.
 use super::client::{NatsSettings, Subscription};
 use super::connections::{ConnectionPair, NatsContext, Reporter, Role};
 use super::presence::{self, Presence};
@@ -144,7 +144,7 @@ impl Session {
             }
             self.connections.flush(CLOSE_LIMIT).await;
         };
-        // What is still queued after the second is dropped: acks and republished records are best effort.
+        // Entries that are still queued after that second are dropped: acks and republished records are best effort.
         let _in_time = tokio::time::timeout(CLOSE_LIMIT, drained).await;
         outgoing.iter().for_each(JoinHandle::abort);
         self.abandon();

@@ -1,4 +1,4 @@
-//! What the republisher and its queues use, from one `connect` to the next.
+//! State of the republisher and its queues during one NATS session.
 use crate::ingest::nats::{IngestContext, Router};
 use std::sync::Arc;
 

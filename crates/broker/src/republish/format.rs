@@ -1,4 +1,4 @@
-//! What a copy looks like: on NATS, and to a listener of this broker.
+//! The format of a copy: on NATS, and for a listener of this broker.
 use super::marks::origin::{ORIGIN_HEADER, SEAL_HEADER};
 use super::marks::seal::Seal;
 use crate::nats::client::headers::without_blanks;
@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 /// Ack policy NONE.
 const POLICY_NONE: i32 = 2;
-/// Whoever stores a copy takes it at any offset.
+/// A copy has no expected offset.
 const ANY_OFFSET: i64 = -1;
 /// Header of bare values: the key in base64.
 const KEY_HEADER: &str = "Bascule-Key";
@@ -144,7 +144,7 @@ fn put_envelope(out: &mut Vec<u8>, stream: &str, subject: &str, record: &Incomin
     put_envelope_publish(out, subject, &fields);
 }
 
-/// What a listener would have stored of a record's copy, had it come through NATS.
+/// The record that a listener would store for a copy that arrives through NATS.
 pub(crate) fn as_received(
     record: &IncomingRecord,
     mode: NatsCopy,

@@ -1,10 +1,10 @@
-//! Whether anybody listens on the subject that a partition publishes copies on. Pure: no clock, no I/O.
+//! Detects whether anybody subscribes to the subject on which a partition publishes copies. Pure: no clock, no I/O.
 //!
 //! NATS answers a publisher that names a reply subject when nobody received the message (status 503), and on a connection
 //! without echo our own subscription does not count. So the first of some copies is published with a reply subject, as a
-//! *probe*. When the server says "nobody", nobody was subscribed after all the records at hand were committed, and the
-//! others need not be published: whoever subscribed before them would have been found. When nothing is said in time,
-//! somebody listens, and from then on all copies go out at once, a probe now and then among them.
+//! *probe*. When the server answers "nobody", there was no subscriber after all queued records were committed, so the
+//! other copies are not published. When there is no answer in time, there is a subscriber: from then on all copies are
+//! published at once, and now and then one of them is a probe.
 //!
 //! ```text
 //!          probe                 no answer in time
@@ -19,14 +19,14 @@ use std::time::{Duration, Instant};
 const PAUSE: Duration = Duration::from_millis(5);
 /// See [`PAUSE`].
 const MOST_PAUSE: Duration = Duration::from_millis(40);
-/// Without an answer for so long somebody listens. Too short only costs copies that nobody wanted.
+/// Without an answer within this time there is a subscriber. A too short time only costs copies without a subscriber.
 const ANSWER_LIMIT: Duration = Duration::from_millis(50);
 /// While somebody listens, one copy in at least so many is a probe …
 const SUBSCRIBED_COPIES: u64 = 1000;
 /// … and at most one in so long.
 const SUBSCRIBED_PAUSE: Duration = Duration::from_millis(250);
 
-/// What to do with copies that wait.
+/// The next step for queued copies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
     /// Publish them all; the first as a probe when there is a token.
@@ -37,16 +37,16 @@ pub(crate) enum Step {
     Wait(Instant),
 }
 
-/// What a "nobody" means for the copies that were kept for it.
+/// The meaning of the answer "nobody" for the queued copies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
-    /// They are wanted by nobody.
+    /// Drop them: there is no subscriber.
     Skip,
-    /// Nothing: it answers an older probe, or one whose copies went out anyway.
+    /// No effect: the answer is to an older probe, or to one whose copies were published meanwhile.
     Nothing,
 }
 
-/// What is known.
+/// State of the detection.
 #[derive(Debug)]
 pub(crate) struct SubscriberInterest {
     state: State,
@@ -86,7 +86,7 @@ impl SubscriberInterest {
         matches!(self.state, State::Subscribed { .. })
     }
 
-    /// What to do with `count` > 0 copies that wait now.
+    /// The next step for `count` > 0 queued copies.
     pub(crate) fn step(&mut self, now: Instant, count: u64) -> Step {
         match &mut self.state {
             State::NoSubscriber {

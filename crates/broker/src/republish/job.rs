@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Instant;
 use tokio::sync::mpsc;
 
-/// What a waiting record costs beside its bytes.
+/// Memory of a queued record in addition to its bytes.
 const RECORD_OVERHEAD: usize = 256;
 /// Read from the log at once; at least one batch.
 const READ_BYTES: usize = 256 << 10;

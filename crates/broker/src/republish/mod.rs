@@ -1,6 +1,6 @@
-//! Republishes direct publishes on NATS, after commit, for whoever is subscribed to the subject.
+//! Republishes direct publishes on NATS, after commit, for subscribers of the subject.
 //!
-//! * `observer`, `job`: what a partition committed, queued; `republisher`: the task that takes it from there.
+//! * `observer`, `job`: queued commits of partitions; `republisher`: the task that takes it from there.
 //! * `queue`: the records of one partition; `interest`, `answers`: whether anybody is subscribed; `format`: the messages.
 //! * `marks`: the headers by which brokers recognize a republished message, and their own ones.
 mod answers;

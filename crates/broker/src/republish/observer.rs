@@ -1,4 +1,4 @@
-//! Queues what a partition committed: the records as they came in, or where they lie in the log.
+//! Queues the commits of a partition: the records as they arrived, or their position in the log.
 //!
 //! Adjacent appends whose records are not kept become one job, which reads them from the log once there is a subscriber;
 //! the others are republished as they came.

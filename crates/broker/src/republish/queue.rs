@@ -42,7 +42,7 @@ struct EncodedCopy {
     payload: Range<usize>,
 }
 
-/// What is left to publish of a job: records from `start` on.
+/// The unpublished rest of a job: its records from `start` on.
 pub(crate) struct Copies {
     pub(crate) job: RepublishJob,
     pub(crate) start: usize,
@@ -88,7 +88,7 @@ impl RepublishQueue {
         self.interest.is_subscribed() || self.listeners.as_ref().is_some_and(|all| !all.is_empty())
     }
 
-    /// What to do now; `None` when nothing waits.
+    /// The next step; `None` when the queue is empty.
     pub(crate) fn step(&mut self, now: Instant) -> Option<Step> {
         match self.left() {
             0 => None,

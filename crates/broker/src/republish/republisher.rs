@@ -1,4 +1,4 @@
-//! Copies of direct publishes, after commit: best effort, to whoever listens on the subject.
+//! Publishes copies of direct publishes after commit, best effort, for subscribers of the subject.
 //!
 //! A committer only queues; one task does the rest. The broker's own listeners are fed without NATS, since the *ingest*
 //! connection has no echo; NATS gets a copy only while somebody else listens ([`crate::republish::interest`]), which it is asked with

@@ -2,7 +2,7 @@
 use bascule_wire::ErrorCode;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The codes that are exported. A closed set: what a client sends adds no series.
+/// The codes that are exported. A closed set: no request of a client adds a series.
 const EXPORTED: [ErrorCode; 19] = [
     ErrorCode::InvalidArgument,
     ErrorCode::Unauthenticated,

@@ -1,4 +1,4 @@
-//! What the control plane counts: it pushes the values about once a second, so that no scrape waits for it.
+//! Counters of the control plane: it pushes the values about once a second, so that no scrape waits for it.
 use parking_lot::Mutex;
 use std::collections::HashMap;
 

@@ -1,4 +1,4 @@
-//! What a certificate says.
+//! The fields of a certificate.
 use std::time::UNIX_EPOCH;
 use tokio_rustls::rustls::pki_types::CertificateDer;
 use x509_cert::Certificate;

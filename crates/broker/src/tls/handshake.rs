@@ -12,7 +12,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
-/// Between two lines in the log about handshakes that failed: who cannot get in must not fill the disk.
+/// Minimum time between two log lines about failed handshakes, so that rejected clients cannot fill the disk.
 const QUIET: Duration = Duration::from_secs(10);
 
 /// Failures since the last line, and when that was.

@@ -16,7 +16,7 @@ use tokio_rustls::rustls::{self, RootCertStore, ServerConfig, SupportedProtocolV
 
 /// Largest file that is read, bytes: some thousand certificates.
 const MOST_BYTES: u64 = 4 << 20;
-/// What is spoken on the port.
+/// The ALPN protocol of the port.
 const HTTP2: &[u8] = b"h2";
 /// A certificate that expires within this time is reported, seconds.
 const SOON_S: u64 = 14 * 86_400;
@@ -43,7 +43,7 @@ pub struct TlsSettings {
     pub client_ca: Option<PathBuf>,
 }
 
-/// What is wrong: the file, the fault and the remedy, in one sentence.
+/// An error of a certificate or key file: the file, the fault and the remedy, in one sentence.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{text}")]
 pub struct TlsError {
@@ -146,7 +146,7 @@ fn check_own(
     Ok(all)
 }
 
-/// Who may come in: holders of a certificate of one of the authorities.
+/// Accepts clients with a certificate of one of the authorities.
 fn verifier(
     settings: &TlsSettings,
     provider: &Arc<CryptoProvider>,

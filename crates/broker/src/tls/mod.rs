@@ -1,10 +1,10 @@
-//! TLS on the gRPC port: the broker's certificate, whose client certificates are taken, and who a client is.
+//! TLS on the gRPC port: the broker's certificate, the accepted client certificates, and the identity of a client.
 //!
-//! One configuration holds at a time and is swapped whole: connections that have shaken hands keep theirs, the next one
-//! gets the new one. A configuration that cannot be used changes nothing.
+//! There is one configuration at a time, replaced as a whole: connections after their handshake keep the old one, later ones
+//! get the new one. A configuration that cannot be used is rejected, and the old one stays.
 //!
 //! * [`load`]: from files to a configuration, with one sentence for each thing that can be wrong with them.
-//! * [`certificate`]: what a certificate says: subject, common name, validity.
+//! * [`certificate`]: the fields of a certificate: subject, common name, validity.
 //! * [`handshake`]: a connection's first bytes, and reports of those that fail.
 mod certificate;
 mod handshake;
@@ -37,14 +37,14 @@ pub(crate) struct Peer {
     pub(crate) identity: Option<Arc<str>>,
 }
 
-/// What was loaded, for the log.
+/// The loaded certificates, for the log.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct Loaded {
     /// Subject of the broker's certificate.
     pub subject: String,
     /// End of its validity, and of those that it depends on, seconds since 1970.
     pub expires_s: u64,
-    /// What a person should know.
+    /// Warnings for the operator.
     pub notes: Vec<String>,
 }
 

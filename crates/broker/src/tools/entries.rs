@@ -16,7 +16,7 @@ const IDENTITY: LogId = LogId {
     partition: 0,
 };
 
-/// What can be read of the metadata.
+/// The readable part of the metadata.
 #[derive(Debug, Default)]
 pub struct Metadata {
     /// Index of the last entry that the snapshot covers; 0 = no snapshot.

@@ -19,11 +19,11 @@ use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-/// What `repair` is asked for.
+/// A request to `repair`.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct RepairRequest {
-    /// Only say what would be done.
+    /// Only report the actions; change nothing.
     pub dry_run: bool,
     /// A backup of the same directory.
     pub from: Option<PathBuf>,
@@ -97,8 +97,8 @@ fn journal_of(target: &Target) -> Result<Option<(PathBuf, WalVerified)>, EngineE
     Ok(Some((directory, verified.map_err(|error| failed(&error))?)))
 }
 
-/// What is wrong with a data directory beside its logs: the manifest, snapshots, metadata that ends at entry `end` and is
-/// older than the data, partitions that are gone. Nothing for a single log.
+/// Faults of a data directory other than those of its logs: the manifest, snapshots, metadata that ends at entry `end` and is
+/// older than the data, missing partitions. Empty for a single log.
 fn directory_findings(target: &Target, end: u64) -> Result<Vec<Value>, EngineError> {
     if !target.is_data_directory {
         return Ok(Vec::new());
@@ -124,7 +124,7 @@ fn unreadable(target: &Target, error: &std::io::Error) -> EngineError {
     EngineError::new(ErrorCode::StorageFailed, text)
 }
 
-/// What lies in the logs. Batches are listed only for a single log: at most `most`, those that end behind `from`.
+/// The content of the logs. Batches are listed only for a single log: at most `most` of those that end after offset `from`.
 ///
 /// # Errors
 /// As [`verify`].
@@ -214,7 +214,7 @@ fn refuse_older_metadata(target: &Target, backup: &Path) -> Result<(), EngineErr
         return Ok(());
     };
     let (entry, evidence) = metadata::newest_known(&target.root_of_data());
-    // What is here and is newer stays: only whole segments come from the backup.
+    // Newer data here stays: only whole segments come from the backup.
     let end = ours.map_or(0, |ours| ours.log_end).max(theirs.log_end);
     if end >= entry {
         return Ok(());

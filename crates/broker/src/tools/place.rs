@@ -91,7 +91,7 @@ impl Target {
         })
     }
 
-    /// The journal, and the directory of the logs that it is of; none for a log that lies beside none, or has none.
+    /// The WAL, and the directory of its logs. `None` for a single log that has no WAL, or none beside its directory.
     pub fn wal(&self) -> Option<(PathBuf, PathBuf)> {
         let journal = match self.logs.first() {
             _ if self.is_data_directory => self.root.join("journal"),
@@ -115,7 +115,7 @@ impl Target {
         }
     }
 
-    /// Where the log lies in a backup of the same path.
+    /// The directory of the log in a backup of the data directory.
     pub fn in_backup(&self, log: &LogPlace, backup: &Path) -> PathBuf {
         match log.directory.strip_prefix(&self.root) {
             Ok(inside) if self.is_data_directory => backup.join(inside),

@@ -18,7 +18,7 @@ const REACTION: Duration = Duration::from_secs(1);
 const STACK_QUIET: Duration = Duration::from_millis(300);
 /// Longest stack that is read, bytes.
 const STACK_BYTES: usize = 64 << 10;
-/// What the interpreter is asked by for its stack.
+/// The signal that makes the interpreter write its stack.
 const STACK_SIGNAL: Signal = Signal::USR2;
 /// Beyond the drain time, how long this side may take to close everything.
 const CLOSE: Duration = Duration::from_secs(30);
@@ -27,14 +27,14 @@ const STOPPED: i32 = 0;
 const INTERRUPTED: i32 = 130;
 const UNFINISHED: i32 = 1;
 
-/// What the watchdog stops when a signal asks for it and the event loop does not run.
+/// The broker, stopped by the watchdog on a signal when the event loop does not run.
 pub trait Stop: Send + Sync + 'static {
     /// Closes everything cleanly, within about `drain`. Blocks.
     fn stop(&self, drain: Duration);
 }
 
-/// The process's ends of the watchdog's sockets: it keeps them open as long as it lives, so whoever wants to write there
-/// for longer duplicates them.
+/// The process's ends of the watchdog's sockets. The watchdog closes them when it is dropped; duplicate them to write for
+/// longer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Descriptors {
     /// Takes the number of each signal, one byte.

@@ -1,21 +1,21 @@
-//! Partitions that are paused: nothing is stored for them, and what arrives meanwhile is counted.
+//! Paused partitions: their messages are not stored, but counted.
 use super::context::IngestContext;
 use super::losses::{Loss, Losses};
 use crate::nats::connections::Unstored;
 use crate::partition::Partition;
 use std::sync::Arc;
 
-/// Where a paused partition would listen.
+/// A paused partition and the subject that it would listen on.
 #[derive(Clone, Debug)]
-pub struct Place {
+pub struct PausedPartition {
     /// Its incarnation.
     pub incarnation: u64,
     /// `stream/number`.
     pub name: String,
     /// The NATS subject, with the suffix of its number; empty = none.
     pub subject: String,
-    /// Whether what arrives is counted. Not of a stream with a queue group, whose messages go to its other members, nor of one
-    /// that acknowledges JetStream publishers, who are to hear from NATS that nobody responds.
+    /// Whether its messages are counted. `false` for a stream with a queue group, because other members of the group get them, and
+    /// for a stream that acknowledges JetStream publishers, because NATS answers them that nobody responds.
     pub counts: bool,
     /// Partition number.
     pub number: u32,
@@ -23,7 +23,7 @@ pub struct Place {
     pub subject_partitions: u32,
 }
 
-impl From<&Partition> for Place {
+impl From<&Partition> for PausedPartition {
     fn from(partition: &Partition) -> Self {
         let identity = partition.identity();
         Self {
@@ -40,12 +40,12 @@ impl From<&Partition> for Place {
 /// A paused partition on its route.
 pub(crate) struct Absent {
     pub(crate) incarnation: u64,
-    place: Place,
+    place: PausedPartition,
     losses: Arc<Losses>,
 }
 
 impl Absent {
-    pub(crate) fn new(place: Place, losses: Arc<Losses>) -> Self {
+    pub(crate) fn new(place: PausedPartition, losses: Arc<Losses>) -> Self {
         Self {
             incarnation: place.incarnation,
             place,

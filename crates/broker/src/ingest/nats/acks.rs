@@ -91,7 +91,7 @@ impl AckJob {
                 }
                 None | Some(RejectReason::Duplicate(_)) => return None,
                 Some(RejectReason::TooLarge) => (0, 0, TOO_LARGE),
-                // What comes by NATS is nobody's batch.
+                // Messages from NATS have no producer batch.
                 Some(RejectReason::Batch | RejectReason::Refused(_)) => (0, 0, UNKNOWN),
                 Some(RejectReason::Encryption) => (0, 0, ENCRYPTION),
                 Some(RejectReason::IncorrectOffset) => (0, self.commit_timestamp, INCORRECT_OFFSET),

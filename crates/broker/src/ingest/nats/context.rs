@@ -1,4 +1,4 @@
-//! What the way from subscriptions into partitions uses, from one `connect` to the next.
+//! State of the path from subscriptions into partitions during one NATS session.
 use super::acks::AckQueue;
 use super::publish_acks::PublishAckQueue;
 use crate::budget::{Budget, StallBudget};

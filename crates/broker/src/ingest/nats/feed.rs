@@ -132,7 +132,7 @@ impl Feed {
         lost(context, &self.partition, &self.losses, loss, messages);
     }
 
-    /// What happens when the append is committed or refused.
+    /// Called when the append is committed or refused.
     fn answer(
         &self,
         context: Arc<IngestContext>,

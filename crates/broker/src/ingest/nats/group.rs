@@ -2,7 +2,7 @@
 use super::acks::PendingAck;
 use crate::partition::IncomingRecord;
 
-/// What a waiting record occupies beside its bytes, about, and each of its headers.
+/// Approximate memory of a queued record in addition to its bytes, and of each of its headers.
 const RECORD_OVERHEAD: usize = 256;
 const HEADER_OVERHEAD: usize = size_of::<(bytes::Bytes, bytes::Bytes)>();
 
@@ -36,7 +36,7 @@ impl Group {
         self.records = kept;
     }
 
-    /// What it occupies while it waits, about.
+    /// Its approximate memory while it is queued.
     pub(crate) fn waiting_bytes(&self) -> usize {
         let headers: usize = self.records.iter().map(|record| record.headers.len()).sum();
         self.bytes + RECORD_OVERHEAD * self.records.len() + HEADER_OVERHEAD * headers

@@ -1,4 +1,4 @@
-//! From a subscription to groups of records: recognised, handed to everyone who listens.
+//! Turns the messages of a subscription into groups of records and passes them to all listening partitions.
 use super::acks::PendingAck;
 use super::context::IngestContext;
 use super::group::Group;
@@ -189,13 +189,13 @@ impl<'a> Received<'a> {
         Ok(record)
     }
 
-    /// What the NATS headers of a record mean to the broker.
+    /// Interprets the NATS headers of a record that the broker knows.
     fn take_headers(&mut self, record: &mut IncomingRecord, payload: &[u8]) {
         record.id = message_id(&record.headers);
         let Some(copied) = origin::origin(&record.headers) else {
             return;
         };
-        // Whoever writes the header can say anything in it: only what carries our seal is left out as our own.
+        // Any publisher can write this header, so a message is skipped as a copy only if its seal is valid.
         let is_ours = copied.cluster == self.context.cluster_id
             && self.context.seal.is_valid(&record.headers, payload);
         if is_ours {
@@ -203,7 +203,7 @@ impl<'a> Received<'a> {
             self.copies.push((index, copied.incarnation));
         }
         if is_probe(&record.reply) {
-            // A copy asks for no reply: what it carries is its publisher's question whether anyone listens.
+            // The reply subject of a copy is a probe for subscribers, not a request for a reply.
             record.reply = Bytes::new();
         }
         // The marks of a copy are not content.

@@ -32,7 +32,7 @@ impl Loss {
         Self::Other,
     ];
 
-    /// What is said of the partition.
+    /// The text about the partition.
     pub(crate) fn sentence(self) -> &'static str {
         match self {
             Self::Overload => "is slower than its publishers",

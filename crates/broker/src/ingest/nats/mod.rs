@@ -18,7 +18,7 @@ mod publish_acks;
 mod route;
 mod router;
 
-pub use absent::Place;
+pub use absent::PausedPartition;
 pub(crate) use acks::{AckQueue, AckSender};
 pub(crate) use context::IngestContext;
 pub(crate) use feed::Feed;

@@ -30,7 +30,7 @@ pub(crate) struct PublishAcks {
     replies: Vec<Reply>,
 }
 
-/// What they are answered.
+/// The answer to a publish.
 pub(crate) struct PublishAckJob {
     acks: PublishAcks,
     outcome: Result<Stored, Refusal>,

@@ -17,14 +17,14 @@ pub(super) struct RouteKey {
     pub(super) stream: u64,
 }
 
-/// One subscription and who is fed by it.
+/// One subscription and the partitions that store its messages.
 pub(super) struct Route {
     pub(super) key: RouteKey,
     pub(super) filter: SubjectFilter,
     pub(super) feeds: ArcSwap<Vec<Arc<Feed>>>,
     pub(super) absent: ArcSwap<Vec<Arc<Absent>>>,
     pub(super) task: Mutex<Task>,
-    /// What the server said when it did not permit the subscription.
+    /// The server's error if it did not permit the subscription.
     pub(super) denied: Mutex<Option<String>>,
 }
 

@@ -3,7 +3,7 @@
 //!
 //! Overlapping subjects are separate subscriptions, and NATS delivers a message on each; two streams on the *same* subject
 //! share one. Locks: `routes`, then a route's `task`.
-use super::absent::{Absent, Place};
+use super::absent::{Absent, PausedPartition};
 use super::context::IngestContext;
 use super::feed::Feed;
 use super::inbox::RouteInbox;
@@ -132,7 +132,7 @@ impl Router {
     pub(crate) fn pause(
         &self,
         context: Option<&Arc<IngestContext>>,
-        place: Place,
+        place: PausedPartition,
         is_led_here: bool,
     ) {
         let filter = SubjectFilter::parse(&place.subject);
@@ -225,8 +225,8 @@ impl Router {
         }
     }
 
-    /// Who is fed by the *ingest* connection from what is published on `subject`, without the stream of the partition `except`. The copies
-    /// that this broker publishes there do not come back to it (`no_echo`): these are the ones to hand them to.
+    /// The partitions that store messages published on `subject`, without those of the stream of the partition `except`. Copies
+    /// that this broker publishes there do not come back to it (`no_echo`), so it passes them to these partitions itself.
     pub(crate) fn listeners(&self, subject: &str, except: u64) -> Vec<Arc<Feed>> {
         let routes = self.routes.lock();
         let key = RouteKey {

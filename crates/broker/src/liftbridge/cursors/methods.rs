@@ -52,15 +52,15 @@ pub(in crate::liftbridge) async fn set_cursor(
     if let Some(member) = member {
         generation::settled(shared, &call, member, Purpose::Store).await?;
     }
-    let place = Place::of(&request.cursor_id, &request.stream, request.partition);
-    let partition = call.within(led(shared, &call, &place)).await??;
-    // What is decided by the position of now, and what is stored then, belong together.
+    let cursor = CursorKey::of(&request.cursor_id, &request.stream, request.partition);
+    let partition = call.within(led(shared, &call, &cursor)).await??;
+    // The check of the current position and the store are one critical section.
     let lock = if is_of_a_group(&request.cursor_id) {
-        Some(call.within(shared.cursors.lock(&place.key)).await?)
+        Some(call.within(shared.cursors.lock(&cursor.key)).await?)
     } else {
         None
     };
-    let found = call.within(find(shared, &partition, &place)).await??;
+    let found = call.within(find(shared, &partition, &cursor)).await??;
     if found.is_none() {
         begin(shared, &request.cursor_id)?;
     }
@@ -78,7 +78,7 @@ pub(in crate::liftbridge) async fn set_cursor(
         cursor_id: request.cursor_id,
         offset: request.offset,
     };
-    call.within(append(&partition, place.key, &value, lock))
+    call.within(append(&partition, cursor.key, &value, lock))
         .await??;
     Ok(reply::message(
         &SetCursorResponse::default().encode_to_vec(),
@@ -98,9 +98,9 @@ pub(in crate::liftbridge) async fn fetch_cursor(
     let call = limited(call);
     check(&request.stream, &request.cursor_id)?;
     permit(shared, &call, Action::FetchCursor, &request.stream)?;
-    let place = Place::of(&request.cursor_id, &request.stream, request.partition);
-    let partition = call.within(led(shared, &call, &place)).await??;
-    let found = call.within(find(shared, &partition, &place)).await??;
+    let cursor = CursorKey::of(&request.cursor_id, &request.stream, request.partition);
+    let partition = call.within(led(shared, &call, &cursor)).await??;
+    let found = call.within(find(shared, &partition, &cursor)).await??;
     let present = incarnation(shared, &request.stream, request.partition);
     let offset = found
         .filter(|position| position.incarnation == present)
@@ -156,14 +156,14 @@ fn permit(shared: &Shared, call: &Call, action: Action, stream: &str) -> Result<
     allowed.map_err(|denied| denied.status())
 }
 
-/// Where a position is stored.
-struct Place {
+/// The key under which a position is stored.
+struct CursorKey {
     key: String,
-    /// Says which partition it lies on.
+    /// Determines the partition that stores it.
     raw_key: String,
 }
 
-impl Place {
+impl CursorKey {
     fn of(cursor_id: &str, stream: &str, partition: i32) -> Self {
         Self {
             key: key(cursor_id, stream, partition),
@@ -197,8 +197,8 @@ fn member<'a>(
     Ok(Some(member))
 }
 
-/// The generation that a position is stored with: that of the member. Who is not a member keeps the one that is stored, so
-/// that the store lets in nobody who is shut out; one that is not of the present group shuts out nobody and is dropped.
+/// The generation to store with a position: that of the member. A caller that is not a member keeps the stored generation, so
+/// fenced members stay fenced. A stored generation of an earlier group of this id fences nobody and is dropped.
 fn generation(
     shared: &Shared,
     cursor_id: &str,
@@ -235,9 +235,9 @@ fn begin(shared: &Shared, cursor_id: &str) -> Result<(), Status> {
 async fn find(
     shared: &Shared,
     partition: &Partition,
-    place: &Place,
+    cursor: &CursorKey,
 ) -> Result<Option<Position>, Status> {
-    let found = shared.cursors.find(partition, &place.key).await;
+    let found = shared.cursors.find(partition, &cursor.key).await;
     let found = found.map_err(Status::internal)?;
     if found.strange > 0 {
         let text = format!(
@@ -250,8 +250,8 @@ async fn find(
     Ok(found.position)
 }
 
-/// The open partition of `__cursors` that a key lies on, led here; resumed when it is paused.
-async fn led(shared: &SharedRef, call: &Call, place: &Place) -> Result<Partition, Status> {
+/// The open partition of `__cursors` that stores a key, if it is led here; resumed when it is paused.
+async fn led(shared: &SharedRef, call: &Call, cursor: &CursorKey) -> Result<Partition, Status> {
     let mut resumed = false;
     loop {
         let number = {
@@ -261,7 +261,7 @@ async fn led(shared: &SharedRef, call: &Call, place: &Place) -> Result<Partition
                 .filter(|stream| !stream.partitions.is_empty())
                 .ok_or_else(|| Status::internal("Cursors stream does not exist"))?;
             let count = u32::try_from(stream.partitions.len()).unwrap_or(u32::MAX);
-            let number = partition_of(place.raw_key.as_bytes(), count) as i32;
+            let number = partition_of(cursor.raw_key.as_bytes(), count) as i32;
             let partition = stream.partition(number).ok_or_else(|| {
                 Status::internal(format!("Cursors partition {number} does not exist"))
             })?;

@@ -1,9 +1,9 @@
-//! `SetCursor` and `FetchCursor` (liftbridge §3.11), answered by the leader of the partition of `__cursors` that a
-//! cursor lies on.
+//! `SetCursor` and `FetchCursor` (liftbridge §3.11), answered by the leader of the partition of `__cursors` that
+//! stores the cursor.
 //!
 //! A cursor is a record of that stream: to set one is to append it and wait for its commit, to fetch one is to read the log
-//! up to the high watermark of now and answer from the map of what it says. So a cursor that was set is found by whoever
-//! asks afterwards, and nobody has ever received what the log lost (reliability P10).
+//! up to the current high watermark and answer from the index of its positions. So every later fetch finds a cursor that was
+//! set, and no fetch has returned a position that the log lost (reliability P10).
 //!
 //! * `methods`: the two methods, by the crate's `cursor_index`; `groups`: the positions of all consumer groups.
 mod groups;

@@ -19,7 +19,7 @@ const READ_BYTES: usize = 4 << 10;
 pub(super) trait Socket: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Socket for T {}
 
-/// What a server says of itself.
+/// The INFO of a server.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Info {
@@ -45,7 +45,7 @@ pub(super) struct Dialed {
     pub(super) socket: Box<dyn Socket>,
     pub(super) info: Info,
     pub(super) is_tls: bool,
-    /// What was read behind INFO.
+    /// Bytes that were read after INFO.
     pub(super) rest: Vec<u8>,
 }
 
@@ -77,7 +77,7 @@ pub(super) async fn dial(server: &Server, options: &Options) -> Result<Dialed, F
         .unwrap_or_else(|_| Err(timed_out("it did not answer")))
 }
 
-/// What did not happen in time.
+/// The step that timed out.
 pub(super) fn timed_out(what: &str) -> Failure {
     Failure::new(Reason::TimedOut, format!("{what} within {CONNECT_LIMIT:?}"))
 }

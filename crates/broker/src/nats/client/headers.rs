@@ -14,7 +14,7 @@ const VERSION: &[u8] = b"NATS/1.0";
 /// Longest name that a record can have.
 const MAX_NAME_BYTES: usize = u16::MAX as usize;
 
-/// What a header block says.
+/// The content of a header block.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Block {
     /// Names and values in order; slices of the block.

@@ -1,8 +1,8 @@
-//! A NATS client of our own: what any publisher can send is read from raw bytes, and costs no other message.
+//! Our own NATS client: it reads messages from raw bytes, so unusual content in one message does not lose others.
 //!
-//! * `protocol`: the lines of a server, in place; `buffers`: what they are read into; `table`: subscriptions.
+//! * `protocol`: the lines of a server, in place; `buffers`: the buffers they are read into; `table`: subscriptions.
 //! * `options`, `dial`, `tls`: to a server that has answered `INFO`; `serve`: from there to the end of the connection, and again.
-//! * `outgoing`: what waits to be written.
+//! * `outgoing`: bytes that wait to be written.
 //!
 //! One task, [`Client::run`], does all the I/O of a connection; inboxes are called from it and may block it, which leaves
 //! messages with the server. Everything else may be called from any thread. After a loss the next server is tried at once,
@@ -73,7 +73,7 @@ pub(crate) trait Inbox: Send + Sync {
     fn on_granted(&self) {}
 }
 
-/// What happens to the connection. Called on its task.
+/// Events of the connection. Called on its task.
 pub(crate) trait Observer: Send + Sync {
     /// Connected to this server; all subscriptions are made.
     fn on_connected(&self, server: &str);

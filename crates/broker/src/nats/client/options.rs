@@ -1,4 +1,4 @@
-//! Where the servers are and who we are.
+//! Addresses of the servers, and the credentials of the broker.
 use super::Failure;
 use super::reason::Reason;
 use super::settings::{NatsSettings, NatsTls, shown};
@@ -123,7 +123,7 @@ impl Options {
             "headers": true,
             "no_responders": true,
         });
-        // What the settings say goes before what the address says.
+        // Settings win over the address.
         let login = match &server.login {
             Some(login) if self.login == Login::None => login,
             _ => &self.login,
@@ -195,7 +195,7 @@ impl Server {
 }
 
 impl Login {
-    /// The one way to say who we are that is configured.
+    /// The configured kind of credentials; at most one.
     fn of(settings: &NatsSettings) -> Result<Self, Failure> {
         if let Some(credentials) = &settings.credentials {
             let section = |name| {

@@ -1,4 +1,4 @@
-//! What waits to be written to the server: one buffer, bounded in bytes.
+//! Bytes that wait to be written to the server: one buffer, bounded in bytes.
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::sync::Notify;
@@ -109,7 +109,7 @@ impl Outgoing {
         self.state.lock().is_open
     }
 
-    /// Adds a line of the protocol, whatever waits already; nothing while there is no connection.
+    /// Adds a line of the protocol, regardless of the bound; adds nothing while there is no connection.
     pub(super) fn put_line(&self, put: impl FnOnce(&mut Vec<u8>)) {
         let mut state = self.state.lock();
         if state.has_connection {
@@ -136,7 +136,7 @@ impl Outgoing {
         loop {
             let written = self.written.notified();
             tokio::pin!(written);
-            // Before the look: what is written from here on wakes it.
+            // Registered before the check, so that later writes wake it.
             written.as_mut().enable();
             {
                 let mut state = self.state.lock();

@@ -8,7 +8,7 @@
 //! | `-ERR 'text'` | an error |
 //! | `INFO {json}` | what the server is |
 //!
-//! Subject and reply are any bytes without blanks: what a publisher writes there is not the protocol's to judge.
+//! Subject and reply are any bytes without blanks: the protocol does not restrict them further.
 use memchr::memchr;
 use std::ops::Range;
 
@@ -20,7 +20,7 @@ const MAX_LINE_BYTES: usize = 1 << 20;
 /// A part of the bytes that were read.
 pub(crate) type Span = Range<usize>;
 
-/// One message: where its parts lie.
+/// One message: the positions of its parts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Frame {
     /// Number of the subscription.
@@ -33,7 +33,7 @@ pub(crate) struct Frame {
     pub(crate) payload: Span,
 }
 
-/// What a server sent.
+/// An operation that a server sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Operation {
     Message(Frame),

@@ -22,7 +22,7 @@ const KEPT_BYTES: usize = 4 << 20;
 /// Servers that are remembered from `connect_urls`.
 const MOST_SERVERS: usize = 1024;
 
-/// What a PONG is for.
+/// The purpose of a PONG.
 pub(super) enum Pong {
     /// The login succeeded, and all subscriptions are made.
     Login,
@@ -34,7 +34,7 @@ pub(super) enum Pong {
     Waiter(oneshot::Sender<()>),
 }
 
-/// What the PONGs to come are for, in order.
+/// The purposes of the expected PONGs, in order.
 pub(super) type Pongs = VecDeque<Pong>;
 
 /// The servers to try, the next one first.
@@ -127,7 +127,7 @@ async fn connection(
     };
     let was_connected = inner.outgoing.is_open();
     inner.outgoing.close();
-    // Who waits for an answer learns that none comes.
+    // Callers that wait for an answer get an error.
     inner.pongs.lock().clear();
     let refused = serving.last_error.lock().take();
     (refused.unwrap_or(failure), was_connected)
@@ -325,7 +325,7 @@ impl Serving<'_> {
             }
             Some(Pong::Granted) => self.grant(),
             Some(Pong::Waiter(waiter)) => {
-                // Who waited too long is gone.
+                // A caller that timed out has dropped its receiver.
                 let _ = waiter.send(());
             }
             Some(Pong::Alive) | None => {}
@@ -361,7 +361,7 @@ fn is_passing(text: &str) -> bool {
         || text.starts_with("maximum subscriptions exceeded")
 }
 
-/// What a server's error means that ends the connection.
+/// The meaning of a server's error that ends the connection.
 pub(super) fn refusal(text: &str) -> Failure {
     let lower = text.to_ascii_lowercase();
     let is_login = ["authorization", "authentication", "account", "credentials"]

@@ -3,7 +3,7 @@ use crate::events::Events;
 use crate::statistics::Statistics;
 use std::sync::Arc;
 
-/// Who the broker is on NATS, and what it reports to.
+/// The broker's identity on NATS, and the receivers of its reports.
 #[derive(Clone, Debug)]
 #[allow(missing_docs)]
 pub struct NatsContext {

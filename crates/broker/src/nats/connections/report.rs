@@ -1,4 +1,4 @@
-//! What the control plane hears of NATS: `nats` events, at most about one of a kind a second, and counters.
+//! Reports on NATS for the control plane: `nats` events, at most about one of each kind a second, and counters.
 use crate::events::{Event, Events, NatsChange};
 use crate::partition::Partition;
 use crate::statistics::Statistics;
@@ -73,7 +73,7 @@ struct Gathered {
     gathering: bool,
 }
 
-/// What people call a partition.
+/// The name of a partition for people.
 pub(crate) fn partition_name(partition: &Partition) -> String {
     let identity = partition.identity();
     format!("{}/{}", identity.stream, identity.number)

@@ -1,6 +1,6 @@
-//! What proves that a copy is this broker's own. Copies of a stream with a queue group come back to it, and are left out by
-//! their origin; since any publisher can write that header, only a copy with a valid seal is left out, so a forged or
-//! repeated header with other content cannot keep a message out of a stream.
+//! Proves that a copy is from this broker. The copies of a stream with a queue group come back to it, and are skipped by
+//! their origin header. Any publisher can write that header, so only a copy with a valid seal is skipped: a forged header, or
+//! one that is repeated with other content, cannot keep a message out of a stream.
 use super::origin::{ORIGIN_HEADER, SEAL_HEADER, is_mark};
 use crate::nats::client::headers::without_blanks;
 use base64::Engine as _;
@@ -52,7 +52,7 @@ impl Seal {
     }
 }
 
-/// What is sealed: each part with its length, so that no two contents look alike.
+/// The sealed bytes: each part with its length, so that different contents have different bytes.
 fn content<'a>(
     origin: &[u8],
     headers: impl Iterator<Item = (&'a [u8], &'a [u8])>,
