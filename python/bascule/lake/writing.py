@@ -26,11 +26,11 @@ def start(  # noqa: PLR0913 - all by name
 
     Args:
         frame: streaming rows. Columns `stream`, `partition`, `offset` and `timestamp` are records' own: with them the
-            table stores the offset range of each write, and a write that contains a stored offset fails. Other columns
-            may have any type that Arrow and the table's format support.
+            table stores the covered offsets, and an epoch of another query that begins before their end fails. Other
+            columns may have any type that Arrow and the table's format support.
         options: of the table; it is created when it is missing.
-        checkpoint: folder of the query's checkpoint. Use one checkpoint for one table: with another checkpoint, a write
-            that contains a stored offset fails.
+        checkpoint: folder of the query's checkpoint. Use one checkpoint for one table: another checkpoint is another
+            query, whose epochs fail if they begin before the end of the covered offsets.
         name: name of the query.
         available_now: process what is there now and end.
         every: time between micro-batches, as `10 seconds`; None = as soon as there is data.
