@@ -231,7 +231,11 @@ impl Batch {
 }
 
 /// The payload of an encrypted batch, still compressed.
-fn decrypt(header: &Header, bytes: &[u8], keys: &KeyRing) -> Result<Vec<u8>, DamageError> {
+pub(crate) fn decrypt(
+    header: &Header,
+    bytes: &[u8],
+    keys: &KeyRing,
+) -> Result<Vec<u8>, DamageError> {
     let key_id = header.key_id;
     let key = keys
         .get(key_id)

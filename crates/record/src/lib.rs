@@ -17,6 +17,7 @@ mod gather;
 mod header;
 mod layout;
 pub mod planted_bug;
+mod restore;
 mod rewrite;
 mod seal;
 mod subjects;
@@ -30,5 +31,6 @@ pub use error::{BuildError, DamageError};
 pub use header::{
     Columns, Flags, HEADER_BYTES, Header, MAGIC, MAX_RAW_BYTES, MAX_RECORDS, Producer, VERSION,
 };
+pub use restore::RestoreError;
 pub use rewrite::merge_empty;
 pub use seal::{SealedBatch, Stamp};

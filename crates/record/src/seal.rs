@@ -25,9 +25,9 @@ pub struct Stamp {
 /// A finished payload with a header without its place. One idempotent send is one sealed batch.
 #[derive(Clone, Debug)]
 pub struct SealedBatch {
-    header: Header,
+    pub(crate) header: Header,
     /// 128 bytes reserved for the header, then the stored payload.
-    bytes: Vec<u8>,
+    pub(crate) bytes: Vec<u8>,
 }
 impl SealedBatch {
     /// Records inside.
