@@ -23,12 +23,12 @@ pub(crate) fn check(_name: &'static str) -> std::io::Result<()> {
 #[cfg(not(feature = "failpoints"))]
 #[allow(clippy::inline_always)] // nothing may be left of it
 #[inline(always)]
-pub(crate) fn pass(_name: &'static str) {}
+pub fn pass(_name: &'static str) {}
 
 #[cfg(feature = "failpoints")]
-pub(crate) use enabled::{check, pass};
+pub(crate) use enabled::check;
 #[cfg(feature = "failpoints")]
-pub use enabled::{fired, set_from_environment};
+pub use enabled::{fired, pass, set_from_environment};
 
 #[cfg(feature = "failpoints")]
 mod enabled {
@@ -58,7 +58,8 @@ mod enabled {
         }
     }
 
-    pub(crate) fn pass(name: &'static str) {
+    /// A point at which the process may be ended or delayed.
+    pub fn pass(name: &'static str) {
         // No step can fail here: only an end of the process or a pause has an effect.
         let _ = check(name);
     }

@@ -8,9 +8,7 @@
 //! Rules: `specs/formats/segment.md`; recovery order: reliability §3.1.
 mod commit;
 mod error;
-#[cfg(not(feature = "failpoints"))]
-mod failpoint;
-#[cfg(feature = "failpoints")]
+#[doc(hidden)]
 pub mod failpoint;
 #[cfg(test)]
 mod failure_tests;
@@ -41,6 +39,7 @@ pub use options::{Durability, LogId, LogOptions, Retention};
 pub use read::cursor::Cursor;
 pub use read::error::ReadError;
 pub use read::lookup::Predecessor;
+pub use read::produced::Produced;
 pub use read::reader::{LogReader, ReadMode};
 pub use recovery::scan_segments::Recovery;
 pub use state::producers::{Appended, SequenceError};

@@ -3,11 +3,28 @@ use crate::failpoint;
 use crate::io::jobs::Job;
 use crate::segment::index::INDEX_INTERVAL;
 use crate::state::index_snapshot::{Candidate, PRODUCER_BYTES};
-use crate::{Durability, Error, Log};
+use crate::{Committed, Durability, Error, Log};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 impl Log {
+    /// As [`Log::commit`], and in class `memory` too everything appended so far is synced before `done` is called: there it runs on
+    /// the background worker, and is dropped when the log is closed first.
+    pub fn sync(&mut self, done: Committed) {
+        if self.options.durability == Durability::Disk {
+            return self.commit(done);
+        }
+        let end = self.shared.log_end();
+        let mut files = match self.target() {
+            Ok(file) => vec![file],
+            Err(error) => return done(Err(Arc::new(error))),
+        };
+        files.extend(self.epochs.take_unsynced());
+        self.sync_then(files, None, end, move |synced| {
+            done(synced.map(|()| end).map_err(Arc::new));
+        });
+    }
+
     /// Submits the writing of the checkpoint (high watermark, log start, durable point) and, when due, of the index snapshot at
     /// which the next recovery begins. The background worker writes both after the return; in class `memory` it syncs the data
     /// first.

@@ -2,6 +2,7 @@
 mod checkpoint;
 mod close;
 pub(crate) mod compact;
+mod hold;
 pub(crate) mod retention;
 pub(crate) mod roll;
 mod trim;

@@ -31,7 +31,8 @@ impl Log {
     ///
     /// `now_ns`: a time of day that is not ahead of the true one (see [`crate::ClockGuard`]).
     ///
-    /// Removes only segments wholly below the high watermark, never the active one, and none before [`Retention::min_age_ns`].
+    /// Removes only segments wholly below the high watermark and [`Log::hold`], never the active one, and none before
+    /// [`Retention::min_age_ns`].
     /// Their files stay for a minute under deleted names, also across a restart. The removal on disk happens after the return,
     /// in the background worker.
     ///
@@ -46,7 +47,7 @@ impl Log {
         let monotonic_ns = self.committer.files().storage().monotonic_ns();
         let segments = self.shared.segments();
         let removable = Removable {
-            committed: self.shared.high_watermark(),
+            end: self.shared.high_watermark().min(self.shared.hold()),
             held_before: monotonic_ns.saturating_sub(retention.min_age_ns),
             monotonic_ns,
         };
@@ -253,8 +254,8 @@ fn sweep(
 
 /// Bounds that override the limits of retention.
 struct Removable {
-    /// End of committed records.
-    committed: u64,
+    /// End of the records that may be removed: those that are committed and not held.
+    end: u64,
     /// Segments held since this monotonic time or longer may be removed, ns.
     held_before: i64,
     /// Monotonic time now, ns.
@@ -277,7 +278,7 @@ fn expired(
     let removable = sealed
         .iter()
         .take_while(|segment| {
-            segment.next_offset() <= limits.committed && segment.held_since() <= limits.held_before
+            segment.next_offset() <= limits.end && segment.held_since() <= limits.held_before
         })
         .count();
     let is_vacant = |segment: &&Arc<Segment>| segment.is_vacant();

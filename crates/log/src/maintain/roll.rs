@@ -167,21 +167,35 @@ impl Log {
         directory: Option<Arc<SyncFile>>,
         end: u64,
     ) {
+        self.sync_then(targets, directory, end, |_| ());
+    }
+
+    /// As [`Log::sync_in_background`]; `done` is called on the background worker, after all syncs submitted earlier, or dropped
+    /// with it.
+    pub(super) fn sync_then(
+        &self,
+        targets: Vec<Arc<SyncFile>>,
+        directory: Option<Arc<SyncFile>>,
+        end: u64,
+        done: impl FnOnce(Result<(), Error>) + Send + 'static,
+    ) {
         let shared = Arc::clone(&self.shared);
         let files = Arc::clone(self.committer.files());
         let segment = Arc::clone(&self.active);
         self.background.submit(Box::new(move || {
-            if files.failure().is_some() {
-                return;
+            if let Some(failure) = files.failure() {
+                return done(Err(failure.to_error()));
             }
             let synced = targets.iter().try_for_each(|target| target.sync());
-            match synced.and_then(|()| directory.map_or(Ok(()), |names| names.sync_names())) {
+            let synced = synced.and_then(|()| directory.map_or(Ok(()), |names| names.sync_names()));
+            match &synced {
                 Ok(()) => {
                     segment.made_durable();
                     shared.raise_segment_synced_end(end);
                 }
-                Err(error) => files.fail(&error),
+                Err(error) => files.fail(error),
             }
+            done(synced);
         }));
     }
 

@@ -4,10 +4,10 @@ use crate::{Error, Log};
 
 impl Log {
     /// Moves the log start to `before`: readers see nothing below it, and segments wholly below it are removed as by retention,
-    /// whatever their age. Returns the log start, at most the high watermark. Idempotent; never moves back.
+    /// whatever their age. Returns the log start, at most the high watermark and [`Log::hold`]. Idempotent; never moves back.
     ///
     /// A `before` beyond the log end means that trimmed records were lost: the log continues at `before`, so that no offset is
-    /// used twice.
+    /// used twice, whatever is held.
     ///
     /// Hidden records of a segment that is not synced yet may reappear after a crash.
     ///
@@ -17,13 +17,15 @@ impl Log {
     pub fn trim(&mut self, before: u64, now_ns: i64) -> Result<u64, Error> {
         self.committer.check_usable()?;
         let end = self.shared.log_end();
-        if before > end {
+        let continues = before > end;
+        let held = before.min(self.shared.hold());
+        if continues {
             self.continue_at(before, now_ns)?;
-        } else if before == end && self.active.batch_bytes() > 0 {
-            self.roll_for_trim(before, now_ns)?;
+        } else if held == end && self.active.batch_bytes() > 0 {
+            self.roll_for_trim(held, now_ns)?;
         }
-        let before = before.min(self.shared.high_watermark());
-        if before > self.shared.log_start() || before > end {
+        let before = held.min(self.shared.high_watermark());
+        if before > self.shared.log_start() || continues {
             self.shared.raise_log_start(before);
             let segments = self.shared.segments();
             // By the base offset of the next one: lost offsets at the end of a segment go with it.

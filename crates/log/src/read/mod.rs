@@ -2,4 +2,5 @@
 pub(crate) mod cursor;
 pub(crate) mod error;
 pub(crate) mod lookup;
+pub(crate) mod produced;
 pub(crate) mod reader;

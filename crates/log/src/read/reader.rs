@@ -2,6 +2,7 @@
 use crate::ReadError;
 use crate::read::cursor::Cursor;
 use crate::read::lookup::{self, Predecessor};
+use crate::read::produced::{self, Produced};
 use crate::segment::NO_TIME;
 use crate::segment::damage::Damage;
 use crate::state::shared::Shared;
@@ -109,6 +110,16 @@ impl LogReader {
     /// [`ReadError::Io`]; [`ReadError::Closed`].
     pub fn before(&self, offset: u64) -> Result<Option<Predecessor>, ReadError> {
         lookup::before(&self.shared, offset)
+    }
+
+    /// Counts the committed records from the offset `from` on that the producer `id` stored under `epoch`, each with its number
+    /// as sequence, from 0 and below 2^32. Reads the log from there to the high watermark. May wait for the disk.
+    ///
+    /// # Errors
+    /// [`ReadError::Damaged`] for a range that may hold some, unless a later batch of the producer tells how many came before;
+    /// [`ReadError::Io`]; [`ReadError::Closed`].
+    pub fn produced(&self, id: u64, epoch: u32, from: u64) -> Result<Produced, ReadError> {
+        produced::produced(&self.shared, id, epoch, from)
     }
 
     /// The error for a batch that was read and whose payload is damaged. The caller that checks payloads reports damage by this

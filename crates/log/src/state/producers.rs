@@ -5,6 +5,9 @@
 //! otherwise a new producer is refused for the time being. The state depends only on the log and its timestamps, so every
 //! run and every replica has the same one.
 //!
+//! Producers from 2^63 on are those of sinks: a link counts what it stored in the log itself ([`crate::LogReader::produced`]), so
+//! that their batches are neither kept here nor make others be forgotten.
+//!
 //! Sequences count records and wrap at 2^32. A batch that compaction rewrote counts with its span, the number of records that
 //! it had.
 //!
@@ -125,8 +128,11 @@ impl Producers {
         }
     }
 
-    /// Adds a stored batch of `count` records. Batches come in the order of offsets and times.
+    /// Adds a stored batch of `count` records. Batches come in the order of offsets and times. Those of sinks are not kept.
     pub fn add(&mut self, producer: Producer, count: u32, base_offset: u64, base_timestamp: i64) {
+        if producer.id >= Producer::FIRST_SINK_ID {
+            return;
+        }
         let state = self.by_id.entry(producer.id).or_insert_with(|| State {
             epoch: producer.epoch,
             sent: Vec::with_capacity(WINDOW),
@@ -185,6 +191,9 @@ impl Producers {
         count: u32,
         now_ns: i64,
     ) -> Option<Result<Appended, SequenceError>> {
+        if producer.id >= Producer::FIRST_SINK_ID {
+            return None;
+        }
         let Some(state) = self.by_id.get(&producer.id) else {
             return (!self.has_room(now_ns)).then_some(Err(SequenceError::TooMany {
                 limit: MAX_PRODUCERS,

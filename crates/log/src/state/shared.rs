@@ -45,6 +45,7 @@ pub(crate) struct Shared {
     durable_end: AtomicU64,
     segment_synced_end: AtomicU64,
     high_watermark: AtomicU64,
+    hold: AtomicU64,
     last_timestamp: AtomicI64,
     closed: AtomicBool,
     /// Whether the last commit was synced in the WAL.
@@ -85,6 +86,7 @@ impl Shared {
             durable_end: AtomicU64::new(log_start),
             segment_synced_end: AtomicU64::new(log_start),
             high_watermark: AtomicU64::new(log_start),
+            hold: AtomicU64::new(u64::MAX),
             last_timestamp: AtomicI64::new(NO_TIME),
             closed: AtomicBool::new(false),
             is_in_wal: AtomicBool::new(false),
@@ -182,6 +184,16 @@ impl Shared {
     pub fn raise_high_watermark(&self, offset: u64) {
         self.high_watermark
             .fetch_max(self.committable(offset), Ordering::AcqRel);
+    }
+
+    /// Nothing is removed from this offset on.
+    pub fn hold(&self) -> u64 {
+        self.hold.load(Ordering::Acquire)
+    }
+
+    /// Sets it.
+    pub fn set_hold(&self, from: u64) {
+        self.hold.store(from, Ordering::Release);
     }
 
     fn committable(&self, offset: u64) -> u64 {

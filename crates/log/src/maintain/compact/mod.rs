@@ -1,8 +1,9 @@
 //! Key compaction: keeps the latest record of each key.
 //!
 //! Applies to sealed segments whose records are all committed and durable; the search for the latest record includes the
-//! active segment, up to the same point. Records without a key stay. A null value (a tombstone) stays as the latest of its
-//! key for a grace period, so that readers see it, and is then removed. Offsets and order never change.
+//! active segment, up to the same point. Segments that [`Log::hold`] holds stay as they are. Records without a key stay. A
+//! null value (a tombstone) stays as the latest of its key for a grace period, so that readers see it, and is then removed.
+//! Offsets and order never change.
 //!
 //! * `latest`: keys and their last offsets, in bounded memory. With more keys a run makes several passes, each over the next
 //!   part of the log.

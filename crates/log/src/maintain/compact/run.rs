@@ -18,7 +18,7 @@ use std::sync::Arc;
 impl Progress {
     /// Whether a run is due.
     pub(super) fn is_due(&self, shared: &Shared, now_ns: i64) -> bool {
-        let limit = compactable_end(shared);
+        let limit = compactable_end(shared).min(shared.hold());
         let segments = shared.segments();
         let Some((_, sealed)) = segments.split_last() else {
             return false;
@@ -93,6 +93,8 @@ impl<'a> Run<'a> {
             return Err(failure.to_error());
         }
         let limit = compactable_end(self.shared);
+        // Read after the limit: what is to be held is appended under a hold.
+        let clean_end = limit.min(self.shared.hold());
         let segments = self.shared.segments();
         let scanned_to = segments
             .iter()
@@ -102,7 +104,7 @@ impl<'a> Run<'a> {
         let clean_to = segments
             .iter()
             .take(segments.len().saturating_sub(1))
-            .take_while(|segment| segment.next_offset() <= limit)
+            .take_while(|segment| segment.next_offset() <= clean_end)
             .last()
             .map_or(0, |segment| segment.next_offset());
         self.tombstone_due = progress.tombstone_due;
