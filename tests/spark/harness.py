@@ -35,7 +35,7 @@ class Streams:
         self._specs: dict[str, list[dict[str, Any]]] = {}
 
     def _open(self) -> Engine:
-        return Engine(
+        engine = Engine(
             {
                 "data_dir": str(self.data_dir),
                 "cluster_id": "tests",
@@ -45,6 +45,9 @@ class Streams:
                 "limits": self._limits,
             }
         )
+        # Before that nothing is removed by retention.
+        engine.set_sinks(1, {"sinks": [], "removed": [], "complete": True})
+        return engine
 
     def close(self) -> None:
         self.engine.close(0)

@@ -31,6 +31,7 @@ pub mod http;
 mod ingest;
 pub mod liftbridge;
 pub mod limits;
+mod link;
 pub mod metadata;
 mod metrics;
 pub mod names;

@@ -9,6 +9,7 @@ use crate::encryption::Masters;
 use crate::events::Level;
 use crate::http::Listening;
 use crate::limits::Limits;
+use crate::link;
 use crate::metadata::{MetadataLog, Proposal};
 use crate::nats::NatsSettings;
 use crate::partition::{EndReason, Partition, cautious_now_ns};
@@ -114,6 +115,7 @@ impl Engine {
         report_wal_damage(&committer, &shared);
         runtime.spawn(close_idle_files(Arc::downgrade(&committer)));
         runtime.spawn(watch_clock());
+        runtime.spawn(link::drive(shared.partitions.clone()));
         runtime.spawn(sweep(shared.clone(), partitions));
         Ok(Self {
             shared,

@@ -140,6 +140,10 @@ names! {
         Failed = "failed",
         /// Writes are refused until there is space.
         Full = "full",
+        /// An epoch of a sink is in the log, committed and synced.
+        Linked = "linked",
+        /// A published epoch of a sink waits.
+        LinkBlocked = "link_blocked",
         /// Writes are refused until the data key is there.
         Locked = "locked",
         /// Message ids could not be saved.

@@ -25,6 +25,7 @@ fn admission(source: &Source) -> Vec<(&'static str, u64)> {
         ("events_dropped", events.dropped()),
         ("events_waiting", events.waiting() as u64),
         ("inflight_bytes", inflight as u64),
+        ("staged_bytes", shared.partitions.stage.bytes()),
         ("connections_open", admission.connections_open() as u64),
         ("calls_open", admission.calls_open() as u64),
         ("request_bytes", admission.request_bytes() as u64),

@@ -3,6 +3,7 @@ use super::{CommitObserver, IdBudget};
 use crate::encryption::Masters;
 use crate::events::Events;
 use crate::limits::Limits;
+use crate::link::Links;
 use crate::space::Space;
 use crate::stage::Stage;
 use crate::statistics::Statistics;
@@ -27,6 +28,8 @@ pub struct PartitionContext {
     pub(crate) message_ids: IdBudget,
     /// What is staged for sinks, and the sink table.
     pub(crate) stage: Arc<Stage>,
+    /// Partitions that are led here, for their links.
+    pub(crate) links: Links,
 }
 
 impl PartitionContext {
@@ -50,6 +53,7 @@ impl PartitionContext {
             inflight: Arc::new(Semaphore::new(inflight)),
             message_ids: IdBudget::new(limits.nats_message_id_bytes),
             stage,
+            links: Links::default(),
         }
     }
 }

@@ -357,6 +357,7 @@ impl Partition {
     pub fn lead(&self, epoch: u64) {
         let _ = self.0.messages.send(Message::Lead(epoch));
         self.0.leading.store(true, Ordering::Release);
+        self.0.context.links.lead(self);
     }
 
     /// Changes settings; identity fields of the spec are ignored.
@@ -387,6 +388,7 @@ impl Partition {
         );
         self.0.leading.store(false, Ordering::Release);
         self.0.append_budget.close();
+        self.0.context.links.end(self);
         self.0.committed.lock().take();
     }
 
@@ -425,7 +427,7 @@ impl Partition {
     }
 
     /// The same with fields beside the stream's: an object.
-    pub(super) fn report_with(
+    pub(crate) fn report_with(
         &self,
         change: PartitionChange,
         text: &str,

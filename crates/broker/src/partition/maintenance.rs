@@ -21,6 +21,8 @@ pub(crate) fn cautious_now_ns() -> i64 {
 /// # Errors
 /// Those of [`bascule_log::Log::maintain`].
 pub(super) fn maintain(partition: &Partition, writer: &mut Writer) -> Result<(), Error> {
+    writer.hold();
+    trim(writer)?;
     let now_ns = cautious_now_ns();
     let retention = writer.spec.retention();
     count_removed(writer, |log| log.maintain(&retention, now_ns))?;
@@ -88,11 +90,12 @@ impl Drop for Running {
     }
 }
 
-/// Hides what was trimmed on request.
+/// Hides what was trimmed on request, as far as no link needs it.
 ///
 /// # Errors
 /// Those of [`bascule_log::Log::trim`].
 pub(super) fn trim(writer: &mut Writer) -> Result<(), Error> {
+    writer.hold();
     let before = writer.spec.trimmed_to;
     count_removed(writer, |log| log.trim(before, cautious_now_ns()))
 }

@@ -4,6 +4,7 @@
 //! end it commits what is in the log, answers what is left in the queue, and closes or deletes the files.
 use super::commit::AppendReply;
 use super::jetstream::Ids;
+use super::linked::LinkRequest;
 use super::remember::IdFile;
 use super::writer::Writer;
 use super::{EndReason, NatsAcks, Partition, PartitionSpec, Payload, maintenance};
@@ -34,6 +35,7 @@ pub(super) enum Message {
     Lead(u64),
     Configure(Box<PartitionSpec>),
     Flush(Flush),
+    Link(Box<LinkRequest>),
     Close(EndReason, oneshot::Sender<()>),
 }
 
@@ -205,6 +207,12 @@ impl Task {
                     self.configure(*spec).await;
                 }
                 Message::Flush(flush) => self.writer.flush(flush),
+                Message::Link(request) => {
+                    let done = self.writer.link(*request);
+                    self.check(done);
+                    // What follows is not older than what was linked.
+                    self.writer.begin_group();
+                }
                 Message::Close(reason, closed) => {
                     shutdown = Some((reason, Some(closed)));
                     break;
@@ -282,7 +290,8 @@ impl Task {
             match message {
                 Message::Append(queued) => self.writer.take(*queued),
                 Message::Close(reason, closed) => return (reason, Some(closed)),
-                Message::Lead(_) | Message::Configure(_) | Message::Flush(_) => {}
+                Message::Lead(_) | Message::Configure(_) | Message::Flush(_) | Message::Link(_) => {
+                }
             }
         }
         (EndReason::Closed, None)

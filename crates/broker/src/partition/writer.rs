@@ -143,7 +143,7 @@ impl Writer {
     }
 
     /// A trim beyond the log end that found no space or descriptor comes first: what is appended below it would be hidden.
-    fn finish_pending_trim(&mut self) {
+    pub(super) fn finish_pending_trim(&mut self) {
         if self.broken.is_some() || self.partition.0.reader.log_end() >= self.spec.trimmed_to {
             return;
         }

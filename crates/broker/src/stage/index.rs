@@ -236,6 +236,11 @@ impl Index {
         self.total -= bytes;
     }
 
+    /// What all sinks count, bytes.
+    pub fn total(&self) -> u64 {
+        self.total
+    }
+
     /// What is staged, by sink and attempt; attempts that only have an open call too.
     pub fn staged(&mut self, now: Instant) -> BTreeMap<(u64, Attempt), Staged> {
         let mut staged: BTreeMap<(u64, Attempt), Staged> = BTreeMap::new();

@@ -20,6 +20,8 @@ pub mod rules;
 mod store;
 mod table;
 #[cfg(test)]
+mod testing;
+#[cfg(test)]
 mod tests;
 mod writer;
 

@@ -257,6 +257,11 @@ impl Stage {
         (self.index.lock().held(incarnation) + links) as u64
     }
 
+    /// What is staged, open calls included, as it counts against quotas, bytes.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.index.lock().total()
+    }
+
     pub(super) fn index(&self) -> MutexGuard<'_, Index> {
         self.index.lock()
     }

@@ -157,6 +157,11 @@ impl SinkTable {
         })
     }
 
+    /// Partitions to which something is to be linked, ascending.
+    pub fn targets(&self) -> impl Iterator<Item = u64> {
+        self.decided.keys().copied()
+    }
+
     /// Offset from which on a partition's log must be kept for links; `None` = they need nothing of it. Until the table is
     /// complete that is the whole log.
     pub fn hold(&self, incarnation: u64) -> Option<u64> {

@@ -104,4 +104,6 @@ statistics! {
     compaction_records,
     compaction_bytes,
     compactions_open,
+    linked_rows,
+    links_waiting,
 }

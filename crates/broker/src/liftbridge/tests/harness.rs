@@ -1,6 +1,7 @@
 //! An engine in a temporary directory that serves on a free port, and a plain gRPC client.
 use crate::engine::{Engine, EngineSettings, ViewChanges};
 use crate::partition::{EndReason, PartitionSpec};
+use crate::stage::SinkChanges;
 use bascule_wire::liftbridge::messages::{
     Message, PublishRequest, PublishResponse, SubscribeRequest,
 };
@@ -39,6 +40,12 @@ impl Harness {
         });
         let settings: EngineSettings = serde_json::from_value(settings).unwrap();
         let engine = Engine::new(&settings).unwrap();
+        // Before that no log is compacted.
+        let all_sinks = SinkChanges {
+            complete: true,
+            ..SinkChanges::default()
+        };
+        engine.set_sinks(0, all_sinks).unwrap();
         let port = engine.bind("127.0.0.1", 0).unwrap();
         engine.listen().unwrap();
         engine.set_serving(true);

@@ -2,7 +2,7 @@
 use super::*;
 use crate::encryption::{DataKeySpec, EncryptionSettings, Masters};
 
-fn masters(home: &Home, ids: &[&str]) -> Masters {
+pub(super) fn masters(home: &Home, ids: &[&str]) -> Masters {
     let file = |id: &str| {
         let path = home.folder.path().join(id);
         // 32 bytes of 0, of 4 in base64: any key will do.
@@ -17,13 +17,13 @@ fn masters(home: &Home, ids: &[&str]) -> Masters {
     Masters::load(&settings).unwrap()
 }
 
-fn home_with(ids: &[&str]) -> Home {
+pub(super) fn home_with(ids: &[&str]) -> Home {
     let mut home = home();
     home.masters(masters(&home, ids));
     home
 }
 
-fn encrypted(home: &Home) -> PartitionSpec {
+pub(super) fn encrypted(home: &Home) -> PartitionSpec {
     let (master, wrapped) = home.context.masters.new_data_key(1).unwrap();
     let number = 1;
     PartitionSpec {

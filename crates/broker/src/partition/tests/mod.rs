@@ -3,12 +3,14 @@ mod appends;
 mod encryption;
 mod jetstream;
 mod life;
+mod links;
 
 use super::commit::now_ns;
 use super::*;
 use crate::encryption::Masters;
 use crate::events::{Event, Events, PartitionChange};
 use crate::limits::Limits;
+use crate::stage::SinkChanges;
 use bascule_log::ReadMode;
 use bascule_log::{GroupCommitter, OsStorage, Recovery};
 use bascule_record::{
@@ -43,6 +45,11 @@ fn context(limits: Limits, masters: Masters) -> Arc<PartitionContext> {
     let events = Arc::new(Events::new(65_536).unwrap());
     let observer = Arc::new(NoObserver);
     let context = PartitionContext::new(limits, events, Arc::default(), masters, observer);
+    let all_sinks = SinkChanges {
+        complete: true,
+        ..SinkChanges::default()
+    };
+    context.stage.set_sinks(0, all_sinks).unwrap();
     Arc::new(context)
 }
 
