@@ -256,9 +256,8 @@ class Engine:
         """
 
     def status(self, incarnations: Sequence[int]) -> list[tuple[int, int, int, int, int, int, int, int, int, int]]:
-        """(incarnation, log start, high watermark, log end, bytes, first received ns, last received ns, subscribers,
-        messages from NATS that were not stored, what of sinks needs it open: staged pieces, calls that stage, epochs to
-        be linked) of those that are open, in order asked; ends exclusive, 0 = never received in this life.
+        """(incarnation, log start, high watermark, log end, bytes, first received ns, last received ns, subscribers, messages
+        from NATS not stored, what of sinks needs it open) of those that are open, as asked; ends exclusive, 0 = never.
         """
 
     def scrub(self, incarnation: int, bytes_per_second: int) -> tuple[int, int, int, bool]:

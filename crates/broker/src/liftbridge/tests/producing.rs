@@ -169,6 +169,27 @@ async fn a_batch_that_is_not_whole_ends_the_call() {
     assert_eq!(status.unwrap_err().code(), Code::InvalidArgument);
     let status = client.publish(garbage).await;
     assert_eq!(status.unwrap_err().code(), Code::InvalidArgument);
+    for id in [Producer::FIRST_SINK_ID, u64::MAX] {
+        let mut of_a_sink = to("orders", "a");
+        let producer = Producer {
+            id,
+            epoch: 0,
+            base_sequence: 0,
+        };
+        let batch = ProducerBatch {
+            producer,
+            records: 1,
+        };
+        of_a_sink.producer_batch = batch.to_bytes().to_vec().into();
+        let refused = [
+            client.publish_async(vec![of_a_sink.clone()]).await.map(drop),
+            client.publish(of_a_sink).await.map(drop),
+        ];
+        for status in refused.map(Result::unwrap_err) {
+            assert_eq!(status.code(), Code::InvalidArgument);
+            assert!(status.message().contains("not below 2^63"), "{status}");
+        }
+    }
     let stored = client.publish(to("orders", "d")).await.unwrap();
     assert_eq!(stored.ack.unwrap().offset, 0, "nothing of them was stored");
 }
