@@ -149,11 +149,13 @@ impl StageCall {
         Ok(())
     }
 
-    /// Ends a record batch: writes the largest parts until what is left in memory is within bounds.
+    /// Ends a record batch: writes the largest parts until what is left in memory is within bounds. Fails early when the
+    /// pieces could not be sealed any more.
     ///
     /// # Errors
     /// [`StageError`]; the call is over then.
     pub fn settle(&mut self) -> Result<(), StageError> {
+        self.stage.check(&self.key.0)?;
         let calls = {
             let mut index = self.stage.index();
             index.touch(&self.key.0, Instant::now());

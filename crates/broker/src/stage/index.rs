@@ -4,6 +4,7 @@ use super::piece::PieceId;
 use super::rules;
 use super::table::{Attempt, Sink, SinkTable};
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::ops::Bound;
 use std::time::Instant;
 
 /// Least that a piece counts, bytes.
@@ -71,12 +72,25 @@ impl Index {
         debug_assert!(known.is_none(), "a piece is sealed once");
     }
 
-    /// Takes void pieces out; returns them.
-    pub fn take_void(&mut self, table: &SinkTable) -> Vec<(u64, PieceId)> {
+    /// Takes void pieces of these sinks out, of all when there are none given; returns them.
+    pub fn take_void(&mut self, table: &SinkTable, sinks: Option<&[u64]>) -> Vec<(u64, PieceId)> {
+        let ranges: Vec<_> = match sinks {
+            None => vec![(Bound::Unbounded, Bound::Unbounded)],
+            Some(sinks) => sinks
+                .iter()
+                .map(|sink| {
+                    let (first, last) = (PieceId::first_of(*sink), PieceId::last_of(*sink));
+                    (Bound::Included(first), Bound::Included(last))
+                })
+                .collect(),
+        };
         let mut void = Vec::new();
         for (incarnation, pieces) in &mut self.pieces {
-            let taken = pieces.extract_if(.., |id, _| rules::is_void(table, *incarnation, id));
-            void.extend(taken.map(|(id, bytes)| (*incarnation, id, bytes)));
+            for range in &ranges {
+                let is_void = |id: &PieceId, _: &mut u64| rules::is_void(table, *incarnation, id);
+                let taken = pieces.extract_if(*range, is_void);
+                void.extend(taken.map(|(id, bytes)| (*incarnation, id, bytes)));
+            }
         }
         self.pieces.retain(|_, pieces| !pieces.is_empty());
         for (_, id, bytes) in &void {

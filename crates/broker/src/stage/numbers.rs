@@ -55,7 +55,7 @@ hexadecimal! {
 }
 
 hexadecimal! {
-    /// The sum of the hashes of rows, modulo 2^128 ([`bascule_wire::flight::RowDigest`]).
+    /// The sum of the hashes of rows, modulo 2^128 ([`bascule_wire::flight::digest::RowDigest`]).
     Digest
 }
 

@@ -1,5 +1,6 @@
 //! What a piece is called: its identity, and the name of its file.
 
+use super::numbers::Token;
 use super::table::Attempt;
 use std::path::Path;
 
@@ -20,6 +21,36 @@ pub struct PieceId {
 }
 
 impl PieceId {
+    /// In the order of pieces none of the sink is before this one.
+    pub(super) fn first_of(sink: u64) -> Self {
+        let attempt = Attempt {
+            generation: 0,
+            epoch: 0,
+            token: Token(0),
+        };
+        Self {
+            sink,
+            attempt,
+            task: 0,
+            task_attempt: 0,
+        }
+    }
+
+    /// In the order of pieces none of the sink is behind this one.
+    pub(super) fn last_of(sink: u64) -> Self {
+        let attempt = Attempt {
+            generation: u64::MAX,
+            epoch: u64::MAX,
+            token: Token(u128::MAX),
+        };
+        Self {
+            sink,
+            attempt,
+            task: u32::MAX,
+            task_attempt: u64::MAX,
+        }
+    }
+
     /// Name of its file once it is sealed: `<sink>-<generation>-<epoch>-<token>-<task>-<attempt>.piece`, decimal but for
     /// the token.
     pub fn file_name(&self) -> String {
@@ -59,7 +90,6 @@ impl PieceId {
 
 #[cfg(test)]
 mod tests {
-    use super::super::numbers::Token;
     use super::*;
 
     #[test]

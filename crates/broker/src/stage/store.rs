@@ -126,8 +126,13 @@ impl Stage {
     /// [`StaleVersion`]; nothing changes.
     pub fn set_sinks(&self, version: u64, changes: SinkChanges) -> Result<(), StaleVersion> {
         let mut index = self.index.lock();
-        let table = Arc::new(self.table.load().changed(version, changes)?);
-        let void = index.take_void(&table);
+        let known = self.table.load();
+        let changed: Vec<u64> = changes.sinks.iter().map(|sink| sink.id).collect();
+        let changed = [changed, changes.removed.clone()].concat();
+        // What the table says of other sinks' pieces has not changed.
+        let judged = known.is_complete().then_some(&changed[..]);
+        let table = Arc::new(known.changed(version, changes)?);
+        let void = index.take_void(&table, judged);
         self.table.store(table);
         drop(index);
         self.version.send_replace(version);

@@ -182,7 +182,10 @@ async fn a_batch_that_is_not_whole_ends_the_call() {
         };
         of_a_sink.producer_batch = batch.to_bytes().to_vec().into();
         let refused = [
-            client.publish_async(vec![of_a_sink.clone()]).await.map(drop),
+            client
+                .publish_async(vec![of_a_sink.clone()])
+                .await
+                .map(drop),
             client.publish(of_a_sink).await.map(drop),
         ];
         for status in refused.map(Result::unwrap_err) {
