@@ -31,6 +31,7 @@ LEVELS = {
         {"republish"},
         {"nats"},
         {"context"},
+        {"resume"},
         {"checks", "flight", "liftbridge"},
         {"engine/directory", "metrics"},
         {"engine/error"},

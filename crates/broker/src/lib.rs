@@ -31,7 +31,6 @@ pub mod http;
 mod ingest;
 pub mod liftbridge;
 pub mod limits;
-mod link;
 pub mod metadata;
 mod metrics;
 pub mod names;

@@ -36,9 +36,9 @@ fn place() -> Stamp {
 /// The records, all at the time of the first.
 fn at_one_time(mut records: Vec<OwnedRecord>) -> Vec<OwnedRecord> {
     let first = records[0].timestamp;
-    records
-        .iter_mut()
-        .for_each(|record| record.timestamp = first);
+    for record in &mut records {
+        record.timestamp = first;
+    }
     records
 }
 
@@ -100,9 +100,10 @@ proptest! {
         records in any_records(), encrypted in any::<bool>(), at in any::<prop::sample::Index>(), flip in 1..=u8::MAX
     ) {
         let (sealed, keys) = (seal(&at_one_time(records), Codec::Lz4), ring(&[1]));
-        let stored = match encrypted {
-            true => sealed.stamp_encrypted(&stamp(), &mut keys.sealer().unwrap().unwrap()).unwrap(),
-            false => sealed.stamp(&stamp()),
+        let stored = if encrypted {
+            sealed.stamp_encrypted(&stamp(), &mut keys.sealer().unwrap().unwrap()).unwrap()
+        } else {
+            sealed.stamp(&stamp())
         };
         let mut changed = stored.to_vec();
         changed[at.index(stored.len())] ^= flip;

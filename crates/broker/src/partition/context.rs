@@ -1,9 +1,9 @@
 //! What the partitions of a broker share.
+use super::link::Links;
 use super::{CommitObserver, IdBudget};
 use crate::encryption::Masters;
 use crate::events::Events;
 use crate::limits::Limits;
-use crate::link::Links;
 use crate::space::Space;
 use crate::stage::Stage;
 use crate::statistics::Statistics;

@@ -13,7 +13,7 @@ mod decode_batch;
 mod handle;
 mod incoming;
 mod jetstream;
-mod linked;
+pub(crate) mod link;
 mod maintenance;
 mod message_ids;
 mod observer;
@@ -35,7 +35,6 @@ pub use handle::{EndReason, Partition, PartitionIdentity, PartitionStatus, Subsc
 pub use incoming::{
     Append, AppendError, Committed, Done, IncomingRecord, Payload, RejectReason, Rejected,
 };
-pub(crate) use linked::WeakPartition;
 pub(crate) use maintenance::cautious_now_ns;
 pub use message_ids::fuzz::message_ids as fuzz_message_ids;
 pub(crate) use message_ids::{IdBudget, message_id};

@@ -4,7 +4,7 @@
 //! end it commits what is in the log, answers what is left in the queue, and closes or deletes the files.
 use super::commit::AppendReply;
 use super::jetstream::Ids;
-use super::linked::LinkRequest;
+use super::link::LinkRequest;
 use super::remember::IdFile;
 use super::writer::Writer;
 use super::{EndReason, NatsAcks, Partition, PartitionSpec, Payload, maintenance};

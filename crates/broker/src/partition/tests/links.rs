@@ -1,7 +1,7 @@
 //! Published epochs of sinks are appended exactly once, whatever ends in between.
 use super::encryption::{encrypted, home_with};
 use super::*;
-use crate::link::drive;
+use crate::partition::link::drive;
 use crate::stage::{Attempt, Link, PieceId, Token};
 use bascule_log::{Durability, Log};
 use serde_json::{Value, json};

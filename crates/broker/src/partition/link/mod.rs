@@ -3,16 +3,21 @@
 //! * [`Links`]: the partitions that are led here.
 //! * [`drive`]: follows each of them that the sink table has something for; one task for the whole broker.
 //! * `follow`: one partition, until the table has nothing more for it or it closes.
+//! * `requests`: what a link asks of the partition's task.
 //! * `attempt`: one pass over one epoch, on a thread that may wait for the disk. What is linked is counted in the log, so that it
 //!   may end anywhere and begin again.
 //!
 //! Everything follows from the table and the log: a link keeps no state of its own on disk.
 mod attempt;
 mod follow;
+mod requests;
 
-use crate::partition::{Partition, PartitionContext, WeakPartition};
+pub(super) use requests::LinkRequest;
+
+use super::{Partition, PartitionContext};
 use futures_util::FutureExt;
 use parking_lot::Mutex;
+use requests::WeakPartition;
 use std::collections::{HashMap, HashSet};
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! The links of one partition: one epoch after the other, reports, pauses.
+use super::super::{Partition, PartitionContext};
 use super::attempt::{Attempt, Counted, Ended};
 use crate::events::PartitionChange;
-use crate::partition::{Partition, PartitionContext};
 use crate::stage::Sink;
 use crate::statistics::Statistics;
 use serde_json::json;

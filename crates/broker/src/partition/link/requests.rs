@@ -1,11 +1,11 @@
-//! Appends of rows whose epoch a sink has published (`crate::link`).
+//! Appends of rows whose epoch a sink has published, by the partition's task.
 //!
 //! They are no publishes: read-only, concurrency control, message ids and limits of records do not concern them, and nothing of
 //! them is copied to NATS. What delays them is told to the link, which tries again.
-use super::handle::Inner;
-use super::task::Message;
-use super::writer::Writer;
-use super::{AppendError, Partition, maintenance};
+use super::super::handle::Inner;
+use super::super::task::Message;
+use super::super::writer::Writer;
+use super::super::{AppendError, Partition, maintenance};
 use bascule_log::Error;
 use bascule_record::SealedBatch;
 use std::sync::atomic::Ordering;
@@ -14,7 +14,7 @@ use tokio::sync::oneshot;
 
 /// What a link asks of a partition's task.
 #[derive(Debug)]
-pub(super) enum LinkRequest {
+pub(in crate::partition) enum LinkRequest {
     /// Append batches in this order, and commit them.
     Append(
         Vec<SealedBatch>,
@@ -99,14 +99,14 @@ impl Partition {
 
 impl Writer {
     /// Holds the log as the sink table wants it.
-    pub(super) fn hold(&self) {
+    pub(in crate::partition) fn hold(&self) {
         let identity = self.partition.identity();
         let table = self.partition.0.context.stage.table();
         self.log.hold(table.hold(identity.incarnation));
     }
 
     /// Takes a request of a link, after everything that came before it.
-    pub(super) fn link(&mut self, request: LinkRequest) -> Result<(), Error> {
+    pub(in crate::partition) fn link(&mut self, request: LinkRequest) -> Result<(), Error> {
         self.finish_group();
         // Before the append: a compaction that begins from now on leaves the batches as they are.
         self.hold();
