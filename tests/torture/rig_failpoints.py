@@ -57,9 +57,9 @@ LIFE_SECONDS = 60
 
 
 def points() -> list[str]:
-    """All points of a log; those of links are in the broker, and tests of the engine reach them."""
+    """All points of a log; those of staging and links are in the broker, and tests of the engine reach them."""
     tables = tomllib.loads((REPOSITORY / "specs" / "failpoints.toml").read_text())
-    return sorted(name for room, table in tables.items() if room != "link" for name in table)
+    return sorted(name for room, table in tables.items() if room not in {"stage", "link"} for name in table)
 
 
 @dataclass

@@ -15,7 +15,7 @@
 #[cfg(not(feature = "failpoints"))]
 #[allow(clippy::inline_always, clippy::unnecessary_wraps)] // nothing may be left of it
 #[inline(always)]
-pub(crate) fn check(_name: &'static str) -> std::io::Result<()> {
+pub fn check(_name: &'static str) -> std::io::Result<()> {
     Ok(())
 }
 
@@ -26,9 +26,7 @@ pub(crate) fn check(_name: &'static str) -> std::io::Result<()> {
 pub fn pass(_name: &'static str) {}
 
 #[cfg(feature = "failpoints")]
-pub(crate) use enabled::check;
-#[cfg(feature = "failpoints")]
-pub use enabled::{fired, pass, set_from_environment};
+pub use enabled::{check, fired, pass, set_from_environment};
 
 #[cfg(feature = "failpoints")]
 mod enabled {
@@ -39,7 +37,8 @@ mod enabled {
 
     static FIRED: Mutex<BTreeMap<&'static str, u64>> = Mutex::new(BTreeMap::new());
 
-    pub(crate) fn check(name: &'static str) -> io::Result<()> {
+    /// A point at which an I/O step may be made to fail.
+    pub fn check(name: &'static str) -> io::Result<()> {
         let Some(argument) = fail::eval(name, Option::unwrap_or_default) else {
             return Ok(());
         };

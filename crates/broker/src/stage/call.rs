@@ -9,6 +9,7 @@ use super::table::Sink;
 use super::writer::PieceWriter;
 use crate::partition::{Partition, now_ns};
 use crate::view::StreamView;
+use bascule_log::failpoint;
 use bascule_record::{BatchBuilder, BatchLimits, Codec};
 use bascule_wire::flight::digest::RowDigest;
 use bascule_wire::flight::ingest::{Ingest, IngestError};
@@ -196,6 +197,7 @@ impl StageCall {
             }
             return Err(error);
         }
+        failpoint::pass("stage.sealed");
         Ok(self.parts.values().map(Part::sealed).collect())
     }
 

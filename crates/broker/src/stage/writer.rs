@@ -5,6 +5,7 @@ use super::numbers::Digest;
 use super::piece::PieceId;
 use crate::partition::Partition;
 use crate::private;
+use bascule_log::failpoint;
 use bascule_record::crypt::{SealError, Sealer};
 use bascule_record::{Header as BatchHeader, SealedBatch, Stamp};
 use bytes::Bytes;
@@ -143,6 +144,7 @@ impl PieceWriter {
     pub fn append(&mut self, batch: &[u8]) -> Result<(), StageError> {
         let path = &self.temporary;
         let io = |source| StageError::io("written", path, source);
+        failpoint::check("stage.append").map_err(io)?;
         let mut file = if self.contents.batches == 0 {
             create_folder(&self.folder.path)?;
             let mut file = private::create(path).map_err(io)?;
@@ -179,9 +181,11 @@ impl PieceWriter {
             .map_err(io("written"))?;
         file.write_all(&self.contents(digest).write())
             .map_err(io("written"))?;
+        failpoint::check("stage.written").map_err(io("synced"))?;
         file.sync_data().map_err(io("synced"))?;
         drop(file);
         fs::rename(path, self.path()).map_err(io("renamed"))?;
+        failpoint::check("stage.renamed").map_err(io("synced"))?;
         sync_folder(&self.folder.path)?;
         // Whoever made the folder may not have come to this.
         self.folder.path.parent().map_or(Ok(()), sync_folder)
