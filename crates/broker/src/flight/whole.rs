@@ -43,7 +43,7 @@ impl HttpBody for WatchedBody {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
         let frame = Pin::new(&mut self.body).poll_frame(cx);
-        // Only this tells a reset from an end.
+        // Only this distinguishes a reset from an end.
         if frame.is_ready() && self.body.is_end_stream() {
             self.end.0.store(true, Ordering::Release);
         }
