@@ -32,7 +32,7 @@ class Digest:
         out = pa.BufferOutputStream()
         with pa.ipc.new_stream(out, batch.schema) as writer:
             writer.write_batch(batch)
-        rows, digest = engine.row_digest(out.getvalue(), stream)
+        rows, digest = engine.row_digest(out.getvalue().to_pybytes(), stream)
         self.rows += rows
         self.value = (self.value + int.from_bytes(digest, "little")) % DIGEST_MODULUS
 
