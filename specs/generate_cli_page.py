@@ -39,7 +39,8 @@ limit or the remedy, and the [error code](errors.md).
 | 130 | interrupted, by Ctrl-C or SIGTERM |
 
 `--output` prints a result as `table`, `json`, `ndjson`, `yaml` or `csv`. Tables leave out nested details. `ndjson`
-and `csv` are rows; for `stream show` and `group show` one for each partition. `json` and `yaml` have everything.
+and `csv` are rows; for `stream show`, `group show` and `sink show` one for each partition. `json` and `yaml` have
+everything.
 
 Commands find the broker by the first of these that is set: `--url`, `--context`, the environment variable
 `BASCULE_URL`, `BASCULE_CONTEXT`, the current context (`bascule context use`), `liftbridge://127.0.0.1:9292`. Contexts

@@ -26,6 +26,7 @@ from bascule.cli.commands import (
     pipeline,
     produce,
     serve,
+    sink,
     spark,
     status,
     stream,
@@ -56,6 +57,7 @@ app.command("produce")(produce.produce)
 app.command("consume")(consume.consume)
 app.add_typer(cursor.app, name="cursor")
 app.add_typer(group.app, name="group")
+app.add_typer(sink.app, name="sink")
 app.add_typer(pipeline.app, name="pipeline")
 app.command("bench")(benchmark.bench)
 app.add_typer(spark.app, name="spark")

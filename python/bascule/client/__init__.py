@@ -17,6 +17,7 @@ from bascule.client._core.calls.details import (
     PartitionDetails,
     StreamDetails,
 )
+from bascule.client._core.calls.sinks import Sink, SinkPartition
 from bascule.client._core.consumer_core import GroupStart
 from bascule.client._core.consumer_flow import OnChange
 from bascule.client._core.cursors import group_cursor
@@ -79,6 +80,8 @@ __all__ = [
     "Purged",
     "Receipt",
     "Record",
+    "Sink",
+    "SinkPartition",
     "Start",
     "Stop",
     "Stream",

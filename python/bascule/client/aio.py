@@ -255,6 +255,12 @@ class AsyncClient(AsyncResource[Client]):
     describe_groups: Final = awaited(Client.describe_groups)
     list_cursors: Final = awaited(Client.list_cursors)
 
+    sinks: Final = awaited(Client.sinks)
+    sink: Final = awaited(Client.sink)
+    delete_sink: Final = awaited(Client.delete_sink)
+    skip_sink: Final = awaited(Client.skip_sink)
+    set_sink_quota: Final = awaited(Client.set_sink_quota)
+
 
 def _in_loop(on_ack: OnAck) -> OnAck:
     """A callback that runs `on_ack` in the running event loop and raises its exception in the calling thread."""

@@ -13,6 +13,7 @@ from bascule.client._core.calls.administration import Administration
 from bascule.client._core.calls.details import Details
 from bascule.client._core.calls.positions import Positions
 from bascule.client._core.calls.publishing import Publishing
+from bascule.client._core.calls.sinks import Sinks
 from bascule.client._core.connection_pool import MAX_IN_FLIGHT, ConnectionPool
 from bascule.client._core.consumer_core import ConsumerConfig, ConsumerCore, GroupStart
 from bascule.client._core.consumer_flow import Callbacks, OnChange
@@ -29,7 +30,7 @@ from bascule.client.producer import OnAck, Producer
 __all__ = ["Client", "connect", "connect_with_pool"]
 
 
-class Client(Administration, Positions, Publishing, Details):
+class Client(Administration, Positions, Publishing, Details, Sinks):
     """A connection to a broker, made by `bascule.connect`. Safe to share between threads."""
 
     def __enter__(self) -> Self:

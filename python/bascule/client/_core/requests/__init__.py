@@ -35,6 +35,7 @@ from bascule.client._core.requests.groups import (
     report_coordinator,
 )
 from bascule.client._core.requests.publish import publish_to_subject, read_subject_ack
+from bascule.client._core.requests.sinks import delete_sink, fetch_sinks, set_sink_quota, skip_sink
 from bascule.client._core.requests.stream_options import StreamOptions
 from bascule.client._core.requests.streams import (
     create_stream,
@@ -61,10 +62,12 @@ __all__ = [
     "check_offset",
     "check_partition",
     "create_stream",
+    "delete_sink",
     "delete_stream",
     "edit_stream",
     "fetch_assignments",
     "fetch_cursor",
+    "fetch_sinks",
     "group_details",
     "group_metadata",
     "join_group",
@@ -92,6 +95,8 @@ __all__ = [
     "resume_stream",
     "set_cursor",
     "set_readonly",
+    "set_sink_quota",
+    "skip_sink",
     "stored_by",
     "stream_details",
     "trim_partition",
