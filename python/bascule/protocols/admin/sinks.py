@@ -13,14 +13,16 @@ from bascule.errors import AccessError
 from bascule.metadata import DEFAULT_NAMESPACE, Stream, StreamKey
 from bascule.metadata.rejection import RejectedError, RejectionCode, rejected
 from bascule.metadata.sink_commands import OpenSink, PublishSink
-from bascule.metadata.sinks import Attempt, Sink, TargetPartition, TargetStream, pack_winners
+from bascule.metadata.sinks import MAX_TARGETS, MAX_TASKS, Attempt, Sink, TargetPartition, TargetStream, pack_winners
 from bascule.protocols.admin.requests import MethodHandler
 from bascule.protocols.grpc_status import Status, StatusError
 from bascule.protocols.liftbridge.messages import check_count
+from bascule.protocols.liftbridge.metadata import MAX_ANSWER_BYTES
 from bascule.protocols.liftbridge.rejections import status_of_rejection
 from bascule.protocols.router import AdminRequest
 
 MAX_STREAMS: Final = 1000
+MAX_NAMES: Final = 1000
 MAX_TIMEOUT_MS: Final = 600_000
 ANSWER_S: Final = 2.0
 """The broker answers so long before the caller's deadline."""
@@ -82,8 +84,7 @@ class SinkMethods:
     async def publish_sink(self, asked: Any, request: AdminRequest) -> Any:
         """PublishSink."""
         sink = self._owned(asked, request)
-        if not 1 <= asked.timeout_ms <= MAX_TIMEOUT_MS:
-            raise _invalid(f"timeout_ms {asked.timeout_ms} is not between 1 and {MAX_TIMEOUT_MS}")
+        _check_publish(asked)
         command = PublishSink(
             namespace=sink.namespace,
             name=sink.name,
@@ -117,12 +118,20 @@ class SinkMethods:
     async def fetch_sinks(self, asked: Any, _: AdminRequest) -> Any:
         """FetchSinks."""
         namespace = asked.namespace or DEFAULT_NAMESPACE
-        check_count("names", len(asked.names), MAX_STREAMS, "name fewer sinks at once")
+        check_count("names", len(asked.names), MAX_NAMES, "name fewer sinks at once")
         found = [sink for key, sink in sorted(self._sinks.state.sinks.items()) if key.namespace == namespace]
         if asked.names:
             found = [self._sinks.sink(namespace, name) for name in dict.fromkeys(asked.names)]
         staged = await asyncio.to_thread(self._sinks.staged_bytes)
-        return message("FetchSinksResponse")(sinks=[self._shown(sink, staged) for sink in found])
+        answer, size = message("FetchSinksResponse")(), 0
+        for sink in found:
+            shown = self._shown(sink, staged)
+            size += shown.ByteSize()
+            if size > MAX_ANSWER_BYTES:
+                text = f"the answer would have more than {MAX_ANSWER_BYTES >> 20} MiB: name fewer sinks at once"
+                raise StatusError(Status.RESOURCE_EXHAUSTED, text)
+            answer.sinks.append(shown)
+        return answer
 
     async def delete_sink(self, asked: Any, request: AdminRequest) -> Any:
         """DeleteSink."""
@@ -158,8 +167,7 @@ class SinkMethods:
         return sink
 
     def _stream(self, namespace: str, name: str) -> Stream:
-        if namespace == DEFAULT_NAMESPACE and name in INTERNAL_STREAMS:
-            raise _invalid(f"stream {name} is reserved: the broker alone writes to it")
+        _check_not_reserved(namespace, name)
         stream = self._sinks.state.streams.get(StreamKey(namespace, name))
         if stream is None:
             raise rejected(RejectionCode.STREAM_NOT_FOUND, f"stream {namespace}/{name} does not exist")
@@ -204,15 +212,31 @@ class SinkMethods:
 
 
 def _mapped(handler: MethodHandler) -> MethodHandler:
-    """The handler, with rejections as statuses."""
+    """The handler, with rejections as statuses that keep their sentences: they name the sink, the stream, the epoch."""
 
     async def mapped(asked: Any, request: AdminRequest) -> Any:
         try:
             return await handler(asked, request)
         except RejectedError as rejection:
-            raise status_of_rejection(rejection) from rejection
+            status = status_of_rejection(rejection)
+            raise StatusError(status.status, str(rejection), status.code, **status.details) from rejection
 
     return mapped
+
+
+def _check_publish(asked: Any) -> None:
+    """Refuse what no state of the sink would allow, before anything is made of it."""
+    if not 1 <= asked.timeout_ms <= MAX_TIMEOUT_MS:
+        raise _invalid(f"timeout_ms {asked.timeout_ms} is not between 1 and {MAX_TIMEOUT_MS}")
+    check_count("winners", len(asked.winners), MAX_TASKS, "run the query with fewer tasks")
+    check_count("targets", len(asked.targets), MAX_TARGETS, "write to fewer partitions in one epoch")
+    for item in asked.targets:
+        _check_not_reserved(asked.namespace or DEFAULT_NAMESPACE, item.stream)
+
+
+def _check_not_reserved(namespace: str, name: str) -> None:
+    if namespace == DEFAULT_NAMESPACE and name in INTERNAL_STREAMS:
+        raise _invalid(f"stream {name} is reserved: the broker alone writes to it")
 
 
 def _targets(namespace: str, asked: Any) -> tuple[TargetStream, ...]:

@@ -131,8 +131,16 @@ def _sink_targets(asked: Any) -> Iterable[Right]:
     """To publish to every stream that is named; that the caller owns the sink is checked by the handler."""
     targets = getattr(asked, "targets", ())
     names = [*getattr(asked, "streams", ()), *(item.stream for item in targets)]
-    prefix = "" if asked.namespace in ("", DEFAULT_NAMESPACE) else f"{asked.namespace}/"
-    return [("Publish", f"{prefix}{name}") for name in dict.fromkeys(names)]
+    return [("Publish", _qualified(asked.namespace, name)) for name in dict.fromkeys(names)]
+
+
+def _managed_sink(asked: Any) -> Iterable[Right]:
+    return [("ManageSinks", _qualified(asked.namespace, asked.name))]
+
+
+def _qualified(namespace: str, name: str) -> str:
+    """The resource of a stream or a sink."""
+    return name if namespace in ("", DEFAULT_NAMESPACE) else f"{namespace}/{name}"
 
 
 def _group(action: str) -> Callable[[Any], Iterable[Right]]:
@@ -156,5 +164,8 @@ _COMPUTED: Final[dict[str, Callable[[Any], Iterable[Right]]]] = {
     "PublishSink": _sink_targets,
     "AbortSink": _sink_targets,
     "RenewSink": _sink_targets,
+    "DeleteSink": _managed_sink,
+    "SkipSink": _managed_sink,
+    "SetSinkQuota": _managed_sink,
 }
 """Rights of the methods whose resource is "computed", from their request."""
