@@ -240,6 +240,24 @@ ADMIN_REQUESTS: dict[str, dict[str, Any]] = {
     "CheckCreateStream": {"create": {"name": "s", "subject": "a.*", "minIsr": {"value": 1}}},
     "FetchStreamDetails": {"name": "s"},
     "FetchGroupDetails": {"groups": ["g", "h"]},
+    "OpenSink": {"name": "s", "kind": "batch", "lifetime": "hour", "run_id": f"{0:032x}", "streams": ["s", "t"]},
+    "PublishSink": {
+        "name": "s",
+        "id": 3,
+        "generation": 3,
+        "token": "a" * 32,
+        "winners": [64, 192],
+        "targets": [{"stream": "s", "incarnation": 1 << 17, "rows": 1, "digest": "d" * 32}],
+        "input_rows": 1,
+        "accept_gap": 0,
+        "timeout_ms": 1,
+    },
+    "AbortSink": {"name": "s", "id": 3, "generation": 3, "token": "a" * 32},
+    "RenewSink": {"name": "s", "id": 3, "generation": 3, "token": "a" * 32},
+    "FetchSinks": {"names": ["s", "t"]},
+    "DeleteSink": {"name": "s", "dry_run": True},
+    "SkipSink": {"name": "s", "stream": "s", "partition": 0, "dry_run": True},
+    "SetSinkQuota": {"name": "s", "quota_bytes": 1 << 33},
 }
 
 

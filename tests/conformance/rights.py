@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from typing import Any, Final
+from uuid import uuid4
 
 import grpc
 
@@ -22,6 +23,26 @@ def report(api: Api, stream: str) -> None:
     except Failed as refused:
         if refused.code is not grpc.StatusCode.FAILED_PRECONDITION:
             raise
+
+
+def about_sink(api: Api, method: str, sink: str, **fields: Any) -> None:
+    """Call a method about a sink that does not exist. That error is returned only to clients with the right."""
+    try:
+        api.admin(method, name=sink, **fields)
+    except Failed as refused:
+        if refused.code is not grpc.StatusCode.NOT_FOUND:
+            raise
+
+
+def sink_name(stream: str) -> str:
+    """The name of a sink for a stream of a test."""
+    return f"{stream}-sink"
+
+
+def open_sink(api: Api, stream: str) -> None:
+    """A batch job opens a sink to a stream."""
+    run = {"kind": "batch", "lifetime": "hour", "run_id": str(uuid4())}
+    api.admin("OpenSink", name=f"{stream}-opened", streams=[stream], **run)
 
 
 CALLS: dict[str, tuple[Callable[[Api, str], Any], Callable[[str], str]]] = {
@@ -63,6 +84,12 @@ CALLS: dict[str, tuple[Callable[[Api, str], Any], Callable[[str], str]]] = {
     "LeaveConsumerGroup": (
         lambda api, s: api.call("LeaveConsumerGroup", groupId=f"g-{s}", consumerId="me"), lambda s: f"g-{s}"
     ),
+    "OpenSink": (open_sink, lambda s: s),
+    "PublishSink": (lambda api, s: about_sink(api, "PublishSink", sink_name(s), targets=[{"stream": s}]), lambda s: s),
+    "FetchSinks": (lambda api, _: api.admin("FetchSinks"), lambda _: "*"),
+    "DeleteSink": (lambda api, s: about_sink(api, "DeleteSink", sink_name(s)), sink_name),
+    "SkipSink": (lambda api, s: about_sink(api, "SkipSink", sink_name(s), stream=s, partition=0), sink_name),
+    "SetSinkQuota": (lambda api, s: about_sink(api, "SetSinkQuota", sink_name(s)), sink_name),
     "DeleteStream": (lambda api, s: api.call("DeleteStream", name=s), lambda s: s),
 }  # fmt: skip
 """Each method as a call on a stream, and the resource that it is denied or allowed on."""
@@ -73,6 +100,12 @@ ACTIONS: Final = {
     "FetchStreamDetails": "FetchPartitionMetadata",
     "FetchGroupDetails": "FetchMetadata",
     "FetchBrokerDetails": "FetchMetadata",
+    "OpenSink": "Publish",
+    "PublishSink": "Publish",
+    "FetchSinks": "ManageSinks",
+    "DeleteSink": "ManageSinks",
+    "SkipSink": "ManageSinks",
+    "SetSinkQuota": "ManageSinks",
 }
 """The action of a method in a policy, if it is not the method's name."""
 
