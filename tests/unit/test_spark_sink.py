@@ -66,7 +66,7 @@ def test_a_sink_id_without_a_query_is_refused_unless_the_ids_are_passed() -> Non
 
 
 @pytest.mark.parametrize("run", [None, "", "my job group"])
-def test_a_job_group_that_is_no_run_is_refused(run: str | None) -> None:
+def test_a_job_group_that_is_not_a_run_is_refused(run: str | None) -> None:
     properties = {"query": QUERY, "epoch": "3"} | ({"run": run} if run is not None else {})
     with pytest.raises(BrokerError, match="setJobGroup"):
         writer_of(options(), Context(**properties), TOKEN, is_stream=True)

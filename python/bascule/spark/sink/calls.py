@@ -150,7 +150,7 @@ class SinkCalls:
         )
 
     def _call(self, method: str, request: Any, timeout_ms: int) -> Any:
-        from bascule.client._core.deadline import Deadline  # noqa: PLC0415 - keeps discovery light
+        from bascule.client.tooling import Deadline  # noqa: PLC0415 - keeps discovery light
 
         pool: Any = _pool(sdk_url(self._options.address), os.getpid())
         body = request.SerializeToString()
@@ -171,6 +171,6 @@ def sdk_url(address: str) -> str:
 @lru_cache(maxsize=16)
 def _pool(url: str, _process: int) -> Any:
     """The connections of this process; a forked child has a `_process` of its own."""
-    from bascule.client._core.address import connection_pool  # noqa: PLC0415 - keeps discovery light
+    from bascule.client.tooling import connection_pool  # noqa: PLC0415 - keeps discovery light
 
     return connection_pool(url, name="spark")

@@ -45,7 +45,7 @@ def query_ids(context: Any) -> QueryIds | None:
     """The ids of the streaming query whose task this is; None = it belongs to a batch job.
 
     Raises:
-        StateError: the task belongs to a query whose run cannot be told.
+        StateError: the task belongs to a query whose run is not known.
     """
     query, epoch, run = (context.getLocalProperty(name) for name in (QUERY_ID, EPOCH, RUN_ID))
     if not query:
@@ -54,7 +54,7 @@ def query_ids(context: Any) -> QueryIds | None:
         return QueryIds(str(UUID(query)), str(UUID(run or "")), int(epoch))
     except (TypeError, ValueError):
         message = (
-            f"the run of query {query} cannot be told: its job group is {run!r}, not the run's id; do not call "
+            f"the run of query {query} is not known: its job group is {run!r}, not the run's id; do not call "
             "setJobGroup within the query, or pass queryId, runId and batchId"
         )
         raise StateError("failed_precondition", message) from None
