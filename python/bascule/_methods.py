@@ -71,9 +71,9 @@ METHODS: Final[dict[str, Method]] = {
     "AbortSink": Method("bascule.admin.v1.Admin", "AbortSinkRequest", "Publish", "computed", True, 65536),
     "RenewSink": Method("bascule.admin.v1.Admin", "RenewSinkRequest", "Publish", "computed", True, 65536),
     "FetchSinks": Method("bascule.admin.v1.Admin", "FetchSinksRequest", "ManageSinks", "*", True, 65536),
-    "DeleteSink": Method("bascule.admin.v1.Admin", "DeleteSinkRequest", "ManageSinks", "code", True, 65536),
-    "SkipSink": Method("bascule.admin.v1.Admin", "SkipSinkRequest", "ManageSinks", "code", True, 65536),
-    "SetSinkQuota": Method("bascule.admin.v1.Admin", "SetSinkQuotaRequest", "ManageSinks", "code", True, 65536),
+    "DeleteSink": Method("bascule.admin.v1.Admin", "DeleteSinkRequest", "ManageSinks", "computed", True, 65536),
+    "SkipSink": Method("bascule.admin.v1.Admin", "SkipSinkRequest", "ManageSinks", "computed", True, 65536),
+    "SetSinkQuota": Method("bascule.admin.v1.Admin", "SetSinkQuotaRequest", "ManageSinks", "computed", True, 65536),
 }
 """By name."""
 

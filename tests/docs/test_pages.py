@@ -74,9 +74,8 @@ def test_commands_exist_with_their_options(page: str, line: str, capsys: pytest.
 
 
 def _command(words: list[str]) -> list[str]:
-    return words[:2] if words[0] in {"stream", "config", "log", "cursor", "group", "sink", "context"} else words[:1]
     return (
         words[:2]
-        if words[0] in {"stream", "config", "log", "cursor", "group", "context", "pipeline", "spark"}
+        if words[0] in {"stream", "config", "log", "cursor", "group", "sink", "context", "pipeline", "spark"}
         else words[:1]
     )

@@ -9,5 +9,4 @@ from bascule.client._core.many import Many
 from bascule.client._core.refusals import no_partition
 from bascule.client.sync import connect_with_pool
 
-__all__ = ["Deadline", "Many", "addresses", "connection_pool", "no_partition", "opened", "protection"]
-__all__ = ["Many", "addresses", "connect_with_pool", "connection_pool", "no_partition", "protection"]
+__all__ = ["Deadline", "Many", "addresses", "connect_with_pool", "connection_pool", "no_partition", "protection"]
