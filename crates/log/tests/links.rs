@@ -199,7 +199,7 @@ fn a_sync_makes_class_memory_durable_over_rolls() {
 }
 
 #[test]
-fn sinks_are_no_producers_that_are_kept() {
+fn producers_of_sinks_are_not_kept() {
     let home = Home::new();
     let mut log = home.create(small(1 << 20));
     let producer = |id, base_sequence| Producer {

@@ -121,7 +121,7 @@ fn record(timestamp: i64) -> OwnedRecord {
 }
 
 #[test]
-fn a_missing_key_is_told_from_damage() {
+fn a_missing_key_is_not_damage() {
     let sealed = seal(&[record(1)], Codec::None);
     let stored = sealed.stamp_encrypted(&stamp(), &mut ring(&[1]).sealer().unwrap().unwrap());
     let refused = restore(&stored.unwrap(), &ring(&[2])).unwrap_err();

@@ -68,7 +68,7 @@ pub(crate) fn produced(
                     )
                 })?;
             if header.base_offset >= from && found.add(&header, id, epoch) {
-                // Its sequence tells how many were before it.
+                // Its sequence is the number of records before it.
                 damaged = None;
             }
         }

@@ -116,7 +116,7 @@ impl LogReader {
     /// as sequence, from 0 and below 2^32. Reads the log from there to the high watermark. May wait for the disk.
     ///
     /// # Errors
-    /// [`ReadError::Damaged`] for a range that may hold some, unless a later batch of the producer tells how many came before;
+    /// [`ReadError::Damaged`] for a range that may hold some, unless the sequence of a later batch of the producer says how many came before;
     /// [`ReadError::Io`]; [`ReadError::Closed`].
     pub fn produced(&self, id: u64, epoch: u32, from: u64) -> Result<Produced, ReadError> {
         produced::produced(&self.shared, id, epoch, from)

@@ -1,7 +1,7 @@
 //! Appends of rows whose epoch a sink has published, by the partition's task.
 //!
-//! They are no publishes: read-only, concurrency control, message ids and limits of records do not concern them, and nothing of
-//! them is copied to NATS. What delays them is told to the link, which tries again.
+//! They are not publishes: read-only, concurrency control, message ids and limits of records do not concern them, and nothing of
+//! them is copied to NATS. What delays them is reported to the link, which tries again.
 use super::super::handle::Inner;
 use super::super::task::Message;
 use super::super::writer::Writer;

@@ -222,7 +222,7 @@ async fn in_class_memory_linked_rows_are_synced() {
 }
 
 #[tokio::test]
-async fn a_link_is_no_publish() {
+async fn a_link_is_not_a_publish() {
     let home = home_of_links();
     set_sinks(&home, 1, &[]);
     let spec = PartitionSpec {
