@@ -27,7 +27,6 @@ LEVELS = {
         {"access", "admission", "partition", "watchdog"},
         {"condition", "cursor_index", "metadata", "view"},
         {"stage"},
-        {"link"},
         {"nats/connections", "republish/marks"},
         {"ingest/nats"},
         {"republish"},
@@ -44,8 +43,8 @@ LEVELS = {
 }
 """By crate: the modules at its root, lowest level first; a path with a slash has a level of its own. A module imports
 only from lower levels."""
-UPWARD = {"broker": ["partition/context.rs imports link", "partition/context.rs imports stage"]}
-"""Imports upward that are left: a partition's context owns what is staged for sinks and the links of the broker."""
+UPWARD = {"broker": ["partition/context.rs imports stage", "partition/link/follow.rs imports stage"]}
+"""Imports upward that are left: a partition's context owns what is staged for sinks, which its links follow."""
 UNBOUND = {"log": {"failure_tests", "format_tests", "fuzz", "lib"}, "broker": {"fuzz", "ingest", "lib"}}
 """Modules at the root that may import everything, and that no module imports."""
 
