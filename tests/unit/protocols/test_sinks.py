@@ -123,6 +123,14 @@ async def test_a_write_needs_the_right_to_publish_to_every_target() -> None:
         assert service.sink().last_epoch == 0
 
 
+async def test_a_write_that_names_no_stream_needs_the_right_to_publish_to_all() -> None:
+    async with running() as rig:
+        service = await serving(rig, ("ada", "Publish", "orders"), ("bob", "Publish", "*"))
+        with pytest.raises(AccessError, match=r"call Publish on resource \*"):
+            await service.ask("OpenSink", "ada", **opening(streams=[]))
+        await service.ask("OpenSink", "bob", **opening(streams=[]))
+
+
 async def test_rights_are_those_of_the_namespace() -> None:
     async with running() as rig:
         service = await serving(

@@ -127,7 +127,7 @@ def _join_group(asked: Any) -> Iterable[Right]:
     return [("JoinConsumerGroup", asked.groupId), *(("Subscribe", stream) for stream in dict.fromkeys(asked.streams))]
 
 
-def _sink_targets(asked: Any) -> Iterable[Right]:
+def _sink_targets(asked: Any) -> list[Right]:
     """To publish to every stream that is named; that the caller owns the sink is checked by the handler."""
     targets = getattr(asked, "targets", ())
     names = [*getattr(asked, "streams", ()), *(item.stream for item in targets)]
@@ -160,7 +160,7 @@ _COMPUTED: Final[dict[str, Callable[[Any], Iterable[Right]]]] = {
         name: _group(name)
         for name in ("LeaveConsumerGroup", "FetchConsumerGroupAssignments", "ReportConsumerGroupCoordinator")
     },
-    "OpenSink": _sink_targets,
+    "OpenSink": lambda asked: _sink_targets(asked) or [("Publish", EVERYTHING)],
     "PublishSink": _sink_targets,
     "AbortSink": _sink_targets,
     "RenewSink": _sink_targets,
