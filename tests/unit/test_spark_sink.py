@@ -67,9 +67,9 @@ def test_a_sink_id_without_a_query_is_refused_unless_the_ids_are_passed() -> Non
 
 @pytest.mark.parametrize("run", [None, "", "my job group"])
 def test_a_job_group_that_is_not_a_run_is_refused(run: str | None) -> None:
-    properties = {"query": QUERY, "epoch": "3"} | ({"run": run} if run is not None else {})
+    context = Context(query=QUERY, epoch="3") if run is None else Context(query=QUERY, epoch="3", run=run)
     with pytest.raises(BrokerError, match="setJobGroup"):
-        writer_of(options(), Context(**properties), TOKEN, is_stream=True)
+        writer_of(options(), context, TOKEN, is_stream=True)
 
 
 def test_a_batch_job_is_one_epoch_under_its_key_or_a_name_of_its_own() -> None:

@@ -238,9 +238,9 @@ mod tests {
             (link.ordinal, target.digest, table.hold(65_536)),
             (1, Digest(2), Some(7))
         );
-        let text = ROW.replace("\"owner\"", "\"ower\"");
+        let text = ROW.replace("\"owner\"", "\"ownr\"");
         let error = serde_json::from_str::<Sink>(&text).unwrap_err().to_string();
-        assert!(error.contains("ower"), "{error}");
+        assert!(error.contains("ownr"), "{error}");
     }
 
     #[test]
