@@ -35,6 +35,7 @@ OF_THEIR_OWN: Final = {
     "encrypt.md": "tests/docs/test_howto_commands.py::test_encrypt_streams_at_rest",
     "liftbridge.md": "tests/docs/test_howto_liftbridge.py::test_the_page_is_followed_to_its_end",
     "repair.md": "tests/docs/test_howto_commands.py::test_check_and_repair_the_data",
+    "sink.md": "tests/docs/test_sink_page.py::test_the_page_is_followed_to_its_end",
     "secure.md": "tests/docs/test_secure.py::test_the_page_is_followed_from_tls_to_a_new_policy",
     "spark.md": "tests/docs/test_readme.py::test_the_stream_is_a_spark_table_and_so_on_the_page_about_spark",
 }

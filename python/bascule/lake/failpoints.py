@@ -1,6 +1,6 @@
 """Named points between the steps of a commit, at which a test can end the process or fail the step.
 
-The environment variable `BASCULE_LAKE_FAILPOINTS` names a folder. A point acts when the folder has a file with its
+The environment variable `LAKE_FAILPOINTS` names a folder. A point acts when the folder has a file with its
 name, which it removes: `kill` in it ends the process at once, `fail` raises `OSError`. Without the variable a point
 does nothing.
 """
@@ -9,7 +9,7 @@ import os
 from pathlib import Path
 from typing import Final, Literal, get_args
 
-VARIABLE: Final = "BASCULE_LAKE_FAILPOINTS"
+VARIABLE: Final = "LAKE_FAILPOINTS"
 
 Name = Literal[
     "files-written",  # a task has closed its files, and has not reported them

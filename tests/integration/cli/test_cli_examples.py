@@ -22,6 +22,8 @@ from tests.unit.cli.commands import COMMANDS
 
 LATER = {"log verify", "log inspect", "log repair"}
 """They need the directory of a stopped broker, so they run last."""
+ELSEWHERE = {"pipeline run", "pipeline plan", "pipeline validate", "pipeline schema"}
+"""They need Spark and a job; the page about jobs is followed by a test (tests/docs/test_howto_pages.py)."""
 REFUSED = {"sink skip": "has nothing to link to partition 3 of stream totals"}
 """Commands that have nothing to do on a healthy broker, with their error."""
 ORDER = [
@@ -76,7 +78,7 @@ def ready(command: str, client: bascule.Client, address: str) -> None:
 
 
 def test_every_command_has_its_place() -> None:
-    assert {" ".join(command) for command in COMMANDS} == {*ORDER, *LATER}
+    assert {" ".join(command) for command in COMMANDS} == {*ORDER, *LATER, *ELSEWHERE}
 
 
 def test_the_examples_of_the_help_work(

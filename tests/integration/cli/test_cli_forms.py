@@ -16,6 +16,7 @@ from tests.integration.cli.conftest import Run
 from tests.integration.cli.groups import join
 from tests.unit.cli.commands import COMMANDS
 
+ROOT = Path(__file__).resolve().parents[3]
 SILENT = {("serve",), ("completion",), ("config", "import")}
 """They do not print a result but a log, a script or a file."""
 DRY = {
@@ -55,6 +56,18 @@ LOOK = {
 }
 MOVING = {("status",), ("stream", "list"), ("group", "list"), ("log", "verify")}
 """Their results contain times, or effects of other tests."""
+ELSEWHERE = {
+    **dict.fromkeys(
+        [("sink", "list"), ("sink", "show"), ("sink", "delete"), ("sink", "skip"), ("sink", "quota")],
+        "tests/unit/cli/test_cli_sinks.py",
+    ),
+    **dict.fromkeys([("spark", "doctor"), ("spark", "ddl")], "tests/integration/cli/test_cli_spark.py"),
+    **dict.fromkeys(
+        [("pipeline", "run"), ("pipeline", "plan"), ("pipeline", "validate"), ("pipeline", "schema")],
+        "tests/spark/test_pipeline_process.py",
+    ),
+}
+"""Commands with tests of their own."""
 OFFLINE = {("log", "verify"): [], ("log", "inspect"): [], ("log", "repair"): ["--dry-run"]}
 """Commands on the directory of a stopped broker."""
 
@@ -95,8 +108,10 @@ def place(cli: Run, here: TestBroker, stream: str, tmp_path: Path, monkeypatch: 
 
 
 def test_every_command_is_tested_here() -> None:
-    tried = {*DRY, *LOOK, *OFFLINE, *SILENT, ("bench",)}
+    tried = {*DRY, *LOOK, *OFFLINE, *SILENT, *ELSEWHERE, ("bench",)}
     assert tried == {tuple(command) for command in COMMANDS}
+    for command, path in ELSEWHERE.items():
+        assert f'"{command[0]}"' in (ROOT / path).read_text(), path
 
 
 def test_every_format_of_every_reading_command(place: dict[str, str], capsys: pytest.CaptureFixture[str]) -> None:

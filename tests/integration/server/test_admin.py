@@ -135,5 +135,9 @@ async def test_every_method_of_the_admin_service_answers_an_empty_request(broker
         "TrimPartition": "INVALID_ARGUMENT",
         "CheckCreateStream": "INVALID_ARGUMENT",
         **dict.fromkeys(["PurgeStream", "EditStream", "ResumeStream", "FetchStreamDetails"], "NOT_FOUND"),
-        **dict.fromkeys(["FetchGroupDetails", "FetchBrokerDetails"], "OK"),
+        **dict.fromkeys(["FetchGroupDetails", "FetchBrokerDetails", "FetchSinks"], "OK"),
+        "OpenSink": "INVALID_ARGUMENT",
+        **dict.fromkeys(
+            ["PublishSink", "AbortSink", "RenewSink", "DeleteSink", "SkipSink", "SetSinkQuota"], "NOT_FOUND"
+        ),
     }
