@@ -1,4 +1,4 @@
-//! Batches that describe themselves: from (run_id, partition, counter) everything else follows, so that a reader can
+//! Batches that describe themselves: from (`run_id`, partition, counter) everything else follows, so that a reader can
 //! distinguish sent bytes from any others.
 use bascule_record::{Batch, BatchBuilder, BatchLimits, BuildError, Codec, RecordRef, SealedBatch};
 

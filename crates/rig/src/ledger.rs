@@ -10,7 +10,7 @@
 //! | 4 | u32 | partition |
 //! | 8 | u64 | offset |
 //! | 16 | u32 | count |
-//! | 20 | u32 | run_id |
+//! | 20 | u32 | `run_id` |
 //! | 24 | u64 | counter |
 //! | 32 | u64 | extra |
 use std::fs::{File, OpenOptions};
@@ -21,18 +21,18 @@ use std::path::Path;
 #[derive(Clone, Copy, Debug)]
 #[repr(u32)]
 pub enum Kind {
-    /// A batch is about to be appended: expected offset, count, run_id, counter.
+    /// A batch is about to be appended: expected offset, count, `run_id`, counter.
     Intent = 1,
     /// Everything below the offset is acked.
     Acked = 2,
-    /// The batch of this run_id and counter was refused and must never be seen.
+    /// The batch of this `run_id` and counter was refused and must never be seen.
     Refused = 3,
-    /// The append of this run_id and counter failed permanently: the batch may be in the log or not.
+    /// The append of this `run_id` and counter failed permanently: the batch may be in the log or not.
     Uncertain = 4,
     /// A log was recovered: offset = log start, counter = log end, extra = bytes cut, count = damaged ranges. The list of
     /// its batches follows (`Found`, `Wrong`), closed by `Listed` or `Unread`.
     Recovered = 5,
-    /// A batch found by recovery: offset, count of offsets, run_id, counter, extra = records that are left of it.
+    /// A batch found by recovery: offset, count of offsets, `run_id`, counter, extra = records that are left of it.
     Found = 6,
     /// All logs were recovered, and all their batches are in the ledger.
     Ready = 7,

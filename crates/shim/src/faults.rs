@@ -131,7 +131,7 @@ pub fn pause_before_sync() {
     }
 }
 
-/// Appends an entry: partition = kind of call, offset = its number, count = errno, run_id = 1 when the thread is the one that
+/// Appends an entry: partition = kind of call, offset = its number, count = errno, `run_id` = 1 when the thread is the one that
 /// answers commits, extra = the thread's number.
 fn write_down(entry_kind: u64, kind: Kind, number: u64, errno: i32) {
     let Some(path) = &config().ledger else {
