@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from bascule.control.decide import Target
 from bascule.metadata import State, StreamKey
 from bascule.metadata.sink_commands import DeleteSink, ExpireSink
-from bascule.metadata.sinks import Attempt, Lifetime, Sink
+from bascule.metadata.sinks import Attempt, Lifetime
 
 HOUR_MS = 3_600_000
 KEPT_MS: dict[Lifetime, int] = {"hour": HOUR_MS, "month": 30 * 24 * HOUR_MS}
@@ -43,26 +43,21 @@ def idle_attempts(
     found: list[ExpireSink] = []
     for (sink_id, attempt), is_idle in idle.items():
         sink = by_id.get(sink_id)
-        if sink is not None and is_idle and (sink_id, attempt) not in renewed and is_open(sink, attempt):
+        if sink is None or not is_idle or (sink_id, attempt) in renewed:
+            continue
+        if sink.is_open(attempt) and attempt not in sink.expired:
             found.append(
                 ExpireSink(sink.namespace, sink.name, sink.id, attempt.generation, attempt.epoch, attempt.token)
             )
     return found
 
 
-def is_open(sink: Sink, attempt: Attempt) -> bool:
-    """Whether the attempt may still be published."""
-    is_new = sink.last_epoch is None or attempt.epoch > sink.last_epoch
-    return attempt.generation == sink.generation and is_new and attempt not in sink.expired
-
-
 def paused_targets(state: State) -> list[Target]:
     """Paused partitions to which rows are to be linked, by stream in order of identity."""
     wanted: dict[StreamKey, set[int]] = {}
     for sink in state.sinks.values():
-        for target in sink.last.targets if sink.last is not None and not sink.is_finished else ():
-            numbers = {item.number for item in target.partitions if item.phase == "decided"}
-            wanted.setdefault(StreamKey(target.namespace, target.name), set()).update(numbers)
+        for target, partition in sink.waiting:
+            wanted.setdefault(StreamKey(target.namespace, target.name), set()).add(partition.number)
     found: list[Target] = []
     for key in sorted(wanted):
         stream = state.streams.get(key)

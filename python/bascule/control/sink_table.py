@@ -28,16 +28,14 @@ def row(sink: Sink) -> dict[str, Any]:
         "producer": sink.producer_id,
         "quota_bytes": sink.quota_bytes,
         "expired": [{"generation": item.generation, "epoch": item.epoch, "token": item.token} for item in sink.expired],
-        "link": _link(sink.last) if sink.last is not None and not sink.last.is_finished else None,
+        "link": _link(sink.last) if sink.last is not None and sink.last.waiting else None,
     }
 
 
 def _link(last: Published) -> dict[str, Any]:
     targets = [
         {"incarnation": item.incarnation, "rows": item.rows, "digest": item.digest, "from_offset": item.from_offset}
-        for stream in last.targets
-        for item in stream.partitions
-        if item.phase == "decided"
+        for _, item in last.waiting
     ]
     return {
         "generation": last.generation,

@@ -8,6 +8,7 @@ import asyncio
 import json
 import time
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Protocol
 
@@ -82,6 +83,7 @@ class Sinks:
         self._plane = plane
         self._clock_s = clock_s
         self._shown: Mapping[StreamKey, Sink] = {}
+        self._waiting: frozenset[int] = frozenset()
         self._renewed: dict[tuple[int, Attempt], float] = {}
         self._blocked: dict[tuple[int, int], str] = {}
         self._changed = asyncio.Event()
@@ -97,6 +99,7 @@ class Sinks:
     def start(self) -> None:
         """Show the data plane all sinks, and every change from now on. To be called before partitions are opened."""
         self._shown = self.state.sinks
+        self._waiting = frozenset(sink.id for sink in self._shown.values() if sink.waiting)
         self._plane.set_sinks(self.state.index, {**table_changes({}, self._shown), "complete": True})
         self.controller.follow(self._on_state)
 
@@ -123,8 +126,7 @@ class Sinks:
             BrokerError: as `MetadataLog.propose`.
         """
         known = self.state.sinks.get(StreamKey(command.namespace, command.name))
-        is_current = known is not None and (known.query_id, known.run_id) == (command.query_id, command.run_id)
-        if not is_current or known is None or known.owner != command.owner or known.kind != command.kind:
+        if known is None or _writer(known) != _writer(command):
             await self.controller.propose(command, timeout_s)
         return self.sink(command.namespace, command.name)
 
@@ -177,36 +179,25 @@ class Sinks:
 
     async def _finished(self, command: PublishSink, deadline: float, *, needed: bool) -> Sink:
         """Wait until nothing of the sink is to be linked; after the deadline a failure if that is needed."""
-        while True:
-            self._changed.clear()
-            sink = self.sink(command.namespace, command.name)
-            left_s = deadline - asyncio.get_running_loop().time()
-            if sink.is_finished or (left_s <= 0 and not needed):
-                return sink
-            if left_s <= 0:
-                raise rejected(RejectionCode.SINK_BUSY, self._lagging(sink))
-            try:
-                async with asyncio.timeout(min(left_s, 1.0)):
+        with suppress(TimeoutError):
+            async with asyncio.timeout_at(deadline):
+                while self.sink(command.namespace, command.name).waiting:
+                    self._changed.clear()
                     await self._changed.wait()
-            except TimeoutError:
-                continue
+        sink = self.sink(command.namespace, command.name)
+        if needed and sink.waiting:
+            raise rejected(RejectionCode.SINK_BUSY, self._lagging(sink))
+        return sink
 
     def _lagging(self, sink: Sink) -> str:
         """Which partitions keep the last epoch from being finished, and who leads them."""
-        last, blocked = sink.last, self.blocked(sink)
-        waiting = [
-            (stream, item)
-            for stream in (last.targets if last else ())
-            for item in stream.partitions
-            if item.phase == "decided"
-        ]
-        stream, item = waiting[0]
+        stream, item = sink.waiting[0]
         known = self.state.stream(stream.namespace, stream.name)
         leader = known.partitions[item.number].leader if known is not None else ""
-        why = blocked.get(item.incarnation, "its link has not been reported yet")
+        why = self._blocked.get((sink.id, item.incarnation), "its link has not been reported yet")
         return (
-            f"epoch {last.epoch if last else 0} of sink {sink.name} is decided, but {len(waiting)} partitions are not "
-            f"linked yet, the first is {stream.name}/{item.number} on broker {leader}: {why}"
+            f"epoch {sink.last.epoch if sink.last else 0} of sink {sink.name} is decided, but {len(sink.waiting)} "
+            f"partitions are not linked yet, the first is {stream.name}/{item.number} on broker {leader}: {why}"
         )
 
     async def expire(self, sink: Sink, attempt: Attempt, timeout_s: float) -> None:
@@ -279,16 +270,11 @@ class Sinks:
         if event.change == "link_blocked":
             self._blocked[sink.id, event.incarnation] = event.message
             return None
-        if not self._awaits(sink, fields["ordinal"], event.incarnation):
+        is_awaited = any(item.incarnation == event.incarnation for _, item in sink.waiting)
+        if sink.last is None or sink.last.ordinal != fields["ordinal"] or not is_awaited:
             return None
         partition = LinkedPartition(event.incarnation, fields["base_offset"])
         return LinkSink(sink.namespace, sink.name, sink.id, fields["ordinal"], (partition,))
-
-    def _awaits(self, sink: Sink, ordinal: int, incarnation: int) -> bool:
-        if sink.last is None or sink.last.ordinal != ordinal:
-            return False
-        partitions = (item for stream in sink.last.targets for item in stream.partitions)
-        return any(item.incarnation == incarnation and item.phase == "decided" for item in partitions)
 
     async def link(self, commands: Iterable[LinkSink]) -> None:
         """Have reports entered, those of one epoch as one entry. What fails is reported again by the data plane."""
@@ -357,16 +343,19 @@ class Sinks:
             emit(30, "control.sinks", f"a sink was not tidied up: {failure}", command=type(command).__name__)
 
     def _on_state(self, state: State) -> None:
-        if paused_targets(state):
+        if state.sinks is not self._shown:
+            changes = table_changes(self._shown, state.sinks)
+            self._shown = state.sinks
+            self._plane.set_sinks(state.index, changes)
+            self._changed.set()
+            self._waiting = frozenset(sink.id for sink in state.sinks.values() if sink.waiting)
+            self._blocked = {key: why for key, why in self._blocked.items() if key[0] in self._waiting}
+        if self._waiting and paused_targets(state):
             self._linking.set()
-        if state.sinks is self._shown:
-            return
-        changes = table_changes(self._shown, state.sinks)
-        self._shown = state.sinks
-        self._plane.set_sinks(state.index, changes)
-        self._changed.set()
-        waiting = {sink.id for sink in state.sinks.values() if not sink.is_finished}
-        self._blocked = {key: why for key, why in self._blocked.items() if key[0] in waiting}
+
+
+def _writer(sink: Sink | OpenSink) -> tuple[str, str, str, str]:
+    return sink.owner, sink.kind, sink.query_id, sink.run_id
 
 
 def _with_ends(targets: tuple[TargetStream, ...], ends: Mapping[str, int]) -> tuple[TargetStream, ...]:

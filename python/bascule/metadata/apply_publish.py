@@ -3,8 +3,8 @@
 import re
 from dataclasses import replace
 
-from bascule.metadata.apply_sinks import put
-from bascule.metadata.model import State, StreamKey
+from bascule.metadata.apply_sinks import find, put
+from bascule.metadata.model import State
 from bascule.metadata.rejection import RejectedError, RejectionCode, invalid, rejected
 from bascule.metadata.sink_commands import PublishSink
 from bascule.metadata.sinks import (
@@ -25,10 +25,7 @@ _HASH = re.compile(r"(?:[0-9a-f]{64})?")
 
 def publish(state: State, _: int, command: PublishSink) -> State:
     """Decide the epoch; the same attempt again changes nothing."""
-    sink = state.sinks.get(StreamKey(command.namespace, command.name))
-    if sink is None or sink.id != command.id:
-        message = f"sink {command.name} does not exist in namespace {command.namespace}, or was created again"
-        raise rejected(RejectionCode.SINK_NOT_FOUND, message)
+    sink = find(state, command)
     if (sink.generation, sink.run_id) != (command.generation, command.run_id):
         raise rejected(
             RejectionCode.SINK_FENCED,

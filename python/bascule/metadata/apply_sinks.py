@@ -11,6 +11,7 @@ from bascule.metadata.sink_commands import (
     ExpireSink,
     LinkSink,
     OpenSink,
+    PublishSink,
     SetSinkQuota,
     SkipSink,
 )
@@ -26,7 +27,7 @@ from bascule.metadata.sinks import (
     TargetStream,
 )
 
-Command = OpenSink | LinkSink | ExpireSink | SkipSink | DeleteSink | SetSinkQuota
+Command = PublishSink | LinkSink | ExpireSink | SkipSink | DeleteSink | SetSinkQuota
 
 
 def open_sink(state: State, index: int, command: OpenSink) -> State:
@@ -151,8 +152,7 @@ def skip(state: State, _: int, command: SkipSink) -> State:
     """Give up the rows for one partition."""
     sink = find(state, command)
     published = _decided(sink, command.ordinal)
-    partitions = [item for stream in published.targets for item in stream.partitions]
-    if not any(item.incarnation == command.incarnation and item.phase == "decided" for item in partitions):
+    if not any(item.incarnation == command.incarnation for _, item in published.waiting):
         raise invalid(f"epoch {published.epoch} of sink {sink.name} has nothing to link to that partition")
 
     def change(partition: TargetPartition) -> TargetPartition:
@@ -172,18 +172,12 @@ def expire(state: State, _: int, command: ExpireSink) -> State:
     ):
         raise rejected(RejectionCode.SINK_PUBLISHED, f"epoch {command.epoch} of sink {sink.name} is published")
     attempt = Attempt(command.epoch, command.token, command.generation)
-    live = tuple(item for item in sink.expired if _is_live(sink, item))
-    if attempt in sink.expired or not _is_live(sink, attempt):
+    live = tuple(item for item in sink.expired if sink.is_open(item))
+    if attempt in sink.expired or not sink.is_open(attempt):
         return put(state, replace(sink, expired=live))
     if len(live) >= MAX_EXPIRED:
         raise rejected(RejectionCode.NO_ROOM, f"{MAX_EXPIRED} attempts of sink {sink.name} expired in this run")
     return put(state, replace(sink, expired=(*live, attempt)))
-
-
-def _is_live(sink: Sink, attempt: Attempt) -> bool:
-    """Whether nothing but its expiry keeps the attempt from being published."""
-    is_new = sink.last_epoch is None or attempt.epoch > sink.last_epoch
-    return attempt.generation == sink.generation and is_new
 
 
 def delete(state: State, _: int, command: DeleteSink) -> State:
@@ -233,8 +227,7 @@ def without_partitions(state: State, stream: Stream) -> State:
 def find(state: State, command: Command) -> Sink:
     """The sink, if its record is the one that the command means."""
     sink = state.sinks.get(StreamKey(command.namespace, command.name))
-    record = None if isinstance(command, OpenSink) else command.id
-    if sink is None or sink.id != record:
+    if sink is None or sink.id != command.id:
         message = f"sink {command.name} does not exist in namespace {command.namespace}, or was created again"
         raise rejected(RejectionCode.SINK_NOT_FOUND, message)
     return sink
@@ -257,7 +250,7 @@ def _with_partitions(published: Published, change: Callable[[TargetPartition], T
     """With its partitions changed; the winners go with the last partition that was to be linked."""
     targets = tuple(_changed(stream, change) for stream in published.targets)
     changed = replace(published, targets=targets)
-    return replace(changed, winners=()) if changed.is_finished else changed
+    return changed if changed.waiting else replace(changed, winners=())
 
 
 def _changed(stream: TargetStream, change: Callable[[TargetPartition], TargetPartition]) -> TargetStream:

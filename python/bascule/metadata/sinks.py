@@ -102,9 +102,9 @@ class Published:
     offsets_hash: str = ""
 
     @property
-    def is_finished(self) -> bool:
-        """Whether nothing is left to be linked."""
-        return all(item.phase != "decided" for stream in self.targets for item in stream.partitions)
+    def waiting(self) -> tuple[tuple[TargetStream, TargetPartition], ...]:
+        """The target partitions that are to be linked, in order, each with its stream."""
+        return tuple((stream, item) for stream in self.targets for item in stream.partitions if item.phase == "decided")
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,14 +165,24 @@ class Sink:
         return FIRST_PRODUCER_ID + self.id
 
     @property
+    def waiting(self) -> tuple[tuple[TargetStream, TargetPartition], ...]:
+        """The target partitions that are to be linked, in order, each with its stream."""
+        return self.last.waiting if self.last is not None else ()
+
+    @property
     def is_finished(self) -> bool:
         """Whether nothing is left to be linked."""
-        return self.last is None or self.last.is_finished
+        return not self.waiting
 
     @property
     def last_epoch(self) -> int | None:
         """The last decided epoch of the current query; None = it has none yet."""
         return self.last.epoch if self.last is not None and self.last.query_id == self.query_id else None
+
+    def is_open(self, attempt: Attempt) -> bool:
+        """Whether nothing but its expiry keeps the attempt from being published."""
+        is_new = self.last_epoch is None or attempt.epoch > self.last_epoch
+        return attempt.generation == self.generation and is_new
 
 
 def pack_winners(attempts: Iterable[int]) -> tuple[int, ...]:

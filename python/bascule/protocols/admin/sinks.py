@@ -252,10 +252,9 @@ def _targets(namespace: str, asked: Any) -> tuple[TargetStream, ...]:
 
 
 def _waiting(sink: Sink, stream: str, partition: int) -> TargetPartition:
-    for target in sink.last.targets if sink.last is not None else ():
-        for item in target.partitions:
-            if (target.name, item.number, item.phase) == (stream, partition, "decided"):
-                return item
+    for target, item in sink.waiting:
+        if (target.name, item.number) == (stream, partition):
+            return item
     raise _invalid(f"sink {sink.name} has nothing to link to partition {partition} of stream {stream}")
 
 
