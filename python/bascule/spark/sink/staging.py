@@ -36,10 +36,6 @@ class Digest:
         self.rows += rows
         self.value = (self.value + int.from_bytes(digest, "little")) % DIGEST_MODULUS
 
-    def text(self) -> str:
-        """The digest, 32 hexadecimal digits."""
-        return f"{self.value:032x}"
-
 
 @dataclass(frozen=True)
 class Attempt:
@@ -52,10 +48,6 @@ class Attempt:
     task: int
     attempt: int
 
-    def document(self) -> dict[str, Any]:
-        """As the `stage` of a put command."""
-        return {**vars(self)}
-
 
 @dataclass
 class Stager:
@@ -65,13 +57,11 @@ class Stager:
         address: of the broker.
         namespace: of the streams.
         attempt: names the pieces; None = rows are appended at once, not staged.
-        timeout_s: how long the end of a call may take.
     """
 
     address: str
     namespace: str
     attempt: Attempt | None
-    timeout_s: float
     _puts: "dict[str, _Put]" = field(default_factory=dict[str, "_Put"])
 
     def send(self, stream: str, batch: Any) -> None:
@@ -84,7 +74,7 @@ class Stager:
         if put is None:
             command: dict[str, Any] = {"namespace": self.namespace, "stream": stream}
             if self.attempt is not None:
-                command["stage"] = self.attempt.document()
+                command["stage"] = vars(self.attempt)
             put = self._puts[stream] = _Put(self.address, command, batch.schema)
         put.write(batch)
 

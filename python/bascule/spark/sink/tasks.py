@@ -1,15 +1,15 @@
 """One task of a write: from Spark's batches to pieces at the broker, and the message to the driver."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from pyspark.sql.datasource import WriterCommitMessage
 
-from bascule.errors import BrokerError, StateError
-from bascule.spark.connection import Backoff
-from bascule.spark.sink.calls import OpenedSink, SinkCalls, SinkStream, Target
+from bascule.errors import StateError
+from bascule.spark.connection import Broker, StatusRequest
+from bascule.spark.sink.calls import OpenedSink, SinkCalls, Target
 from bascule.spark.sink.identity import CALLS, Writer, task_of, writer_of
 from bascule.spark.sink.options import SinkOptions
 from bascule.spark.sink.rows import by_stream, with_partition
@@ -78,30 +78,56 @@ def write_task(
 
 
 def _append(options: SinkOptions, batches: Iterator[Any]) -> TaskMessage:
-    stager = Stager(options.address, options.namespace, None, options.request_timeout_ms / 1000)
     rows = 0
-    partitions: dict[str, int] = {}
-    try:
-        for batch in batches:
-            rows += batch.num_rows
-            for stream, part in by_stream(batch, options):
-                stager.send(stream, _partitioned(options, stream, part, partitions))
-        stager.finish()
-    except BaseException:
-        stager.cancel()
-        raise
+
+    def count(_stream: str, batch: Any) -> None:
+        nonlocal rows
+        rows += batch.num_rows
+
+    _send(options, None, batches, lambda stream: _partitions(options, stream), count)
     return TaskMessage(None, (0, 0), "", 0, 0, (), rows, 0, is_replay=False)
 
 
-def _partitioned(options: SinkOptions, stream: str, batch: Any, known: dict[str, int]) -> Any:
-    if options.partitioner == "key":
-        return batch
-    if stream not in known:
-        from bascule.spark.connection import Broker, StatusRequest  # noqa: PLC0415 - only a partitioner asks
+def _partitions(options: SinkOptions, stream: str) -> int:
+    broker = Broker(options.address, options.namespace, options.request_timeout_ms, options.retry_deadline_ms)
+    return len(broker.status([StatusRequest(stream)])[stream].partitions)
 
-        broker = Broker(options.address, options.namespace, options.request_timeout_ms, options.retry_deadline_ms)
-        known[stream] = len(broker.status([StatusRequest(stream)])[stream].partitions)
-    return with_partition(batch, options, known[stream])
+
+def _send(
+    options: SinkOptions,
+    attempt: Attempt | None,
+    batches: Iterator[Any],
+    partitions: Callable[[str], int],
+    before: Callable[[str, Any], None],
+) -> list[Target]:
+    """Send a task's rows.
+
+    Args:
+        options: of the write.
+        attempt: as `Stager` has it.
+        batches: Arrow record batches.
+        partitions: number of partitions of a stream; asked once for each, by a partitioner alone.
+        before: called with the stream and its rows before they are sent.
+
+    Returns:
+        What was stored, as `Stager.finish` does.
+
+    Raises:
+        BrokerError: the rows were not stored.
+    """
+    stager = Stager(options.address, options.namespace, attempt)
+    counts: dict[str, int] = {}
+    try:
+        for batch in batches:
+            for stream, rows in by_stream(batch, options):
+                before(stream, rows)
+                if options.partitioner != "key" and stream not in counts:
+                    counts[stream] = partitions(stream)
+                stager.send(stream, with_partition(rows, options, counts.get(stream, 0)))
+        return stager.finish()
+    except BaseException:
+        stager.cancel()
+        raise
 
 
 def _open(options: SinkOptions, calls: SinkCalls, writer: Writer) -> OpenedSink:
@@ -109,7 +135,7 @@ def _open(options: SinkOptions, calls: SinkCalls, writer: Writer) -> OpenedSink:
     found = _opened.get(key)
     if found is None:
         streams = (options.stream,) if options.stream is not None else ()
-        found = _with_backoff(options, lambda: calls.open(writer, streams))
+        found = calls.open(writer, streams)
         if writer.epoch < (found.last_epoch if found.last_epoch is not None else 0):
             raise StateError(
                 "sink_epoch",
@@ -121,16 +147,6 @@ def _open(options: SinkOptions, calls: SinkCalls, writer: Writer) -> OpenedSink:
     return found
 
 
-def _with_backoff(options: SinkOptions, call: Any) -> Any:
-    backoff = Backoff(options.retry_deadline_ms)
-    while True:
-        try:
-            return call()
-        except BrokerError as failure:
-            if not backoff.pause(failure, f"broker at {options.address}"):
-                raise
-
-
 @dataclass
 class _Task:
     options: SinkOptions
@@ -138,7 +154,6 @@ class _Task:
     writer: Writer
     sink: OpenedSink
     token: str
-    _streams: dict[str, SinkStream] = field(default_factory=dict[str, SinkStream])
     _renewed_s: float = field(default_factory=time.monotonic)
 
     def verified(self, batches: Iterator[Any], task: int) -> TaskMessage:
@@ -151,20 +166,14 @@ class _Task:
 
     def staged(self, batches: Iterator[Any], task: int, attempt: int) -> TaskMessage:
         """Store the rows as pieces of this attempt."""
-        options, sink = self.options, self.sink
+        sink, digest = self.sink, Digest()
         named = Attempt(sink.id, sink.generation, self.writer.epoch, self.token, task, attempt)
-        stager = Stager(options.address, options.namespace, named, options.request_timeout_ms / 1000)
-        digest = Digest()
-        try:
-            for batch in batches:
-                for stream, part in by_stream(batch, options):
-                    digest.add(part, stream)
-                    stager.send(stream, self._partitioned(stream, part))
-                self._renew()
-            targets = stager.finish()
-        except BaseException:
-            stager.cancel()
-            raise
+
+        def before(stream: str, rows: Any) -> None:
+            digest.add(rows, stream)
+            self._renew()
+
+        targets = _send(self.options, named, batches, self._partitions, before)
         return self._message(task, attempt, targets, digest, is_replay=False)
 
     def _message(
@@ -183,13 +192,8 @@ class _Task:
             is_replay=is_replay,
         )
 
-    def _partitioned(self, stream: str, batch: Any) -> Any:
-        if self.options.partitioner == "key":
-            return batch
-        if stream not in self._streams:
-            opened = self.calls.open(self.writer, (stream,))
-            self._streams.update({item.name: item for item in opened.streams})
-        return with_partition(batch, self.options, self._streams[stream].partitions)
+    def _partitions(self, stream: str) -> int:
+        return self.calls.open(self.writer, (stream,)).streams[0].partitions
 
     def _renew(self) -> None:
         if time.monotonic() - self._renewed_s >= RENEW_S:
