@@ -48,7 +48,7 @@ class Storage(Protocol):
         ...
 
     def move(self, old: str, new: str) -> bool:
-        """Move a file. False = there is no file `old`. A file `new` is replaced."""
+        """Move a file over `new`, which is replaced; whether `old` existed."""
         ...
 
     def settle(self, names: list[str]) -> None:

@@ -20,7 +20,7 @@ def waiting_request(
         options: of the read.
         request: names the stream.
         beyond: offsets by partition; the wait ends when a high watermark is above its own, or has none.
-        timed: partitions whose end time is looked up, those of the last answer.
+        timed: partitions that have an end time; the last answer named them.
     """
     return replace(
         request,
@@ -34,7 +34,7 @@ def waiting_request(
 def poll(
     options: SourceOptions, broker: Broker, requests: Sequence[StatusRequest], wait_ms: int
 ) -> dict[str, StreamStatus]:
-    """The state of the streams as soon as the wait ended, with the end times of all their partitions looked up.
+    """The state of the streams at the end of the wait, with the offsets of all end times.
 
     One call, and another one when partitions with an end time are new.
     """

@@ -125,7 +125,7 @@ impl Route {
     }
 }
 
-/// The routes that one PublishAsync call uses, looked up again when the view or the table of rights was replaced.
+/// The routes of one `PublishAsync` call. A new view or table of rights resolves them again.
 #[derive(Debug)]
 pub(super) struct Routes {
     shared: SharedRef,

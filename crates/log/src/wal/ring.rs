@@ -286,7 +286,7 @@ impl Ring {
         self.next.data_dir_id
     }
 
-    /// Returns whether there is no file, and none was ever used.
+    /// Returns whether the ring has no file and never had one.
     pub fn is_unused(&self) -> bool {
         let is_empty = self.full.is_empty() && self.old.is_empty();
         is_empty && self.current.is_none() && self.next.before.number == 0

@@ -12,7 +12,11 @@ use bascule_record::{Batch, BatchBuilder, BatchLimits, Codec, Producer, SealedBa
 use bascule_wire::flight::gather::{Gather, GatherLimits, GatherSource};
 use bascule_wire::flight::ingest::{IngestError, IngestTarget, ingest};
 use bascule_wire::flight::schema::{Column, Projection};
+use headers::{header_list, headers_of};
 use std::sync::Arc;
+
+mod headers;
+mod round_trip;
 
 const NOW: i64 = 1_700_000_000_000_000_000;
 
@@ -72,33 +76,6 @@ fn placed(sealed: SealedBatch) -> Batch {
 
 fn refused(columns: Vec<(&str, ArrayRef)>) -> String {
     take_apart(&rows(columns)).map_or_else(|error| error.to_string(), |_| panic!("was accepted"))
-}
-
-fn header_list(
-    keys: StringArray,
-    values: ArrayRef,
-    lengths: [usize; 3],
-    nulls: Option<NullBuffer>,
-) -> ArrayRef {
-    let fields = Fields::from(vec![
-        Field::new("Key", DataType::Utf8, true),
-        Field::new("VALUE", values.data_type().clone(), true),
-    ]);
-    let entries = StructArray::new(fields, vec![Arc::new(keys), values], None);
-    let item = Arc::new(Field::new("item", entries.data_type().clone(), true));
-    Arc::new(ListArray::new(
-        item,
-        OffsetBuffer::from_lengths(lengths),
-        Arc::new(entries),
-        nulls,
-    ))
-}
-
-fn headers_of(batch: &Batch, i: usize) -> Vec<(u8, &[u8], u8, &[u8])> {
-    batch
-        .headers(i)
-        .map(|header| (header.key_kind, header.key, header.value_kind, header.value))
-        .collect()
 }
 
 #[test]
@@ -182,24 +159,6 @@ fn values_of_every_layout_are_taken() {
             "{column:?}"
         );
     }
-}
-
-#[test]
-fn headers_may_be_a_map_and_sliced() {
-    let mut map = MapBuilder::new(None, StringBuilder::new(), BinaryBuilder::new());
-    for row in 0..3 {
-        map.keys().append_value(format!("k{row}"));
-        map.values().append_value([row]);
-        map.append(true).unwrap_or_else(|error| panic!("{error}"));
-    }
-    let sliced = rows(vec![
-        ("value", values(3)),
-        ("headers", Arc::new(map.finish())),
-    ])
-    .slice(1, 2);
-    let batch = stored(&sliced);
-    assert_eq!(headers_of(&batch, 0), [(2, &b"k1"[..], 1, &[1][..])]);
-    assert_eq!(headers_of(&batch, 1), [(2, &b"k2"[..], 1, &[2][..])]);
 }
 
 #[test]
@@ -347,98 +306,6 @@ fn bad_rows_are_named() {
     assert!(small.is_empty(), "an error leaves the builder empty");
 }
 
-/// The list of headers of one row.
-fn one_list(entries: StructArray) -> ArrayRef {
-    let item = Arc::new(Field::new("element", entries.data_type().clone(), true));
-    let lengths = [entries.len()];
-    Arc::new(ListArray::new(
-        item,
-        OffsetBuffer::from_lengths(lengths),
-        Arc::new(entries),
-        None,
-    ))
-}
-
-fn entries(columns: Vec<(&str, ArrayRef)>, nulls: Option<NullBuffer>) -> StructArray {
-    let fields: Vec<_> = columns
-        .iter()
-        .map(|(name, column)| Field::new(*name, column.data_type().clone(), true))
-        .collect();
-    let columns = columns.into_iter().map(|(_, column)| column).collect();
-    StructArray::new(Fields::from(fields), columns, nulls)
-}
-
-#[test]
-fn a_header_may_have_no_key_and_kinds_of_its_own() {
-    let texts: ArrayRef = Arc::new(StringArray::from(vec![Some("a"), None, Some("c")]));
-    let present = Some(NullBuffer::from(vec![true, true, false]));
-    let list = one_list(entries(
-        vec![("key", texts.clone()), ("value", texts)],
-        present,
-    ));
-    let batch = stored(&rows(vec![("value", values(1)), ("headers", list)]));
-    assert_eq!(
-        headers_of(&batch, 0),
-        [
-            (2, &b"a"[..], 1, &b"a"[..]),
-            (1, b"", 1, b""),
-            (1, b"", 1, b"")
-        ]
-    );
-    let keys: ArrayRef = Arc::new(BinaryArray::from(vec![&b"\xff"[..], b"b", b"c"]));
-    let kinds: ArrayRef = Arc::new(Int32Array::from(vec![None, Some(2), Some(15)]));
-    let list = one_list(entries(
-        vec![
-            ("value_kind", kinds.clone()),
-            ("value", keys.clone()),
-            ("KEY_KIND", kinds),
-            ("key", keys),
-        ],
-        None,
-    ));
-    let batch = stored(&rows(vec![("value", values(1)), ("headers", list)]));
-    assert_eq!(
-        headers_of(&batch, 0),
-        [
-            (1, &b"\xff"[..], 1, &b"\xff"[..]),
-            (2, b"b", 2, b"b"),
-            (15, b"c", 15, b"c")
-        ]
-    );
-}
-
-#[test]
-fn headers_with_other_kinds_or_fields_are_refused() {
-    let texts: ArrayRef = Arc::new(StringArray::from(vec!["a"]));
-    for kind in [0, 16, -1] {
-        let kinds: ArrayRef = Arc::new(Int32Array::from(vec![kind]));
-        let list = one_list(entries(
-            vec![
-                ("key", texts.clone()),
-                ("value", texts.clone()),
-                ("key_kind", kinds),
-            ],
-            None,
-        ));
-        assert_eq!(
-            refused(vec![("value", values(1)), ("headers", list)]),
-            format!(
-                "column headers has kind {kind} in row 0; kinds are 1 (raw), 2 (string), to 15"
-            )
-        );
-    }
-    let list = one_list(entries(
-        vec![
-            ("key", texts.clone()),
-            ("value", texts.clone()),
-            ("colour", texts),
-        ],
-        None,
-    ));
-    let error = refused(vec![("value", values(1)), ("headers", list)]);
-    assert!(error.starts_with("column headers has type List"), "{error}");
-}
-
 #[test]
 fn ids_replies_and_origin_times_find_their_place() {
     let id = [[0_u8; 16], [1; 16]].concat();
@@ -521,117 +388,5 @@ fn without_rows_there_are_no_batches() {
     assert_eq!(
         take_apart(&rows(vec![("value", values(0))])).map(|sealed| sealed.len()),
         Ok(0)
-    );
-}
-
-/// Rows that have every column that can be written.
-fn full_rows() -> RecordBatch {
-    let keys: ArrayRef = Arc::new(BinaryArray::from(vec![&b"\xff"[..], b"text", b"three"]));
-    let kinds: ArrayRef = Arc::new(Int32Array::from(vec![1, 2, 3]));
-    let list = entries(
-        vec![("key", keys.clone()), ("value", keys), ("key_kind", kinds)],
-        None,
-    );
-    let item = Arc::new(Field::new("element", list.data_type().clone(), true));
-    let headers = ListArray::new(
-        item,
-        OffsetBuffer::from_lengths([0, 2, 0, 1, 0]),
-        Arc::new(list),
-        None,
-    );
-    rows(vec![
-        ("value", values(5)),
-        ("headers", Arc::new(headers)),
-        (
-            "id",
-            Arc::new(BinaryArray::from(vec![
-                Some(&[3; 16][..]),
-                None,
-                None,
-                None,
-                Some(&[0; 16]),
-            ])),
-        ),
-        (
-            "reply",
-            Arc::new(StringArray::from(vec![
-                Some("r"),
-                None,
-                Some(""),
-                None,
-                None,
-            ])),
-        ),
-        (
-            "origin_time",
-            Arc::new(TimestampMicrosecondArray::from(vec![
-                Some(1),
-                None,
-                Some(-1),
-                None,
-                None,
-            ])),
-        ),
-        (
-            "key",
-            Arc::new(StringArray::from(vec![
-                Some("k"),
-                None,
-                None,
-                Some("l"),
-                None,
-            ])),
-        ),
-        (
-            "subject",
-            Arc::new(StringArray::from(vec!["a", "a", "b", "b", "own"])),
-        ),
-    ])
-}
-
-#[test]
-fn what_was_gathered_can_be_sent_again() {
-    let first = full_rows();
-    let columns = [
-        Column::Stream,
-        Column::Partition,
-        Column::Subject,
-        Column::Key,
-        Column::Value,
-        Column::Headers,
-        Column::Reply,
-        Column::Id,
-        Column::OriginTime,
-    ];
-    let projection =
-        Projection::named(&columns.map(Column::name)).unwrap_or_else(|error| panic!("{error}"));
-    let source = GatherSource {
-        stream: "orders".into(),
-        partition: 3,
-        subject: "own".into(),
-    };
-    let gathered = |batch: &Batch| {
-        let mut gather = Gather::new(
-            projection.clone(),
-            source.clone(),
-            None,
-            GatherLimits::default(),
-        );
-        gather.push(batch, 0, batch.len());
-        gather
-            .finish()
-            .ok()
-            .flatten()
-            .unwrap_or_else(|| panic!("nothing gathered"))
-    };
-    let once = stored(&first);
-    let again = stored(&gathered(&once));
-    assert_eq!(gathered(&once), gathered(&again));
-    assert_eq!(again.id(0), u128::from_be_bytes([3; 16]));
-    assert_eq!(again.origin_time(2), Some(-1000));
-    assert_eq!(
-        again.headers(1).count(),
-        2,
-        "a key that is not text is lost, its header is not"
     );
 }
