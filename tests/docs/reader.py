@@ -24,7 +24,8 @@ SAVE: Final = re.compile(r"Save this as `([\w/.-]+)`:")
 """Text before a block that is saved as a file instead of run."""
 STOP: Final = "Stop the broker"
 """Text before a block that stops the broker; the page starts it again with `bascule serve`."""
-LIMIT_S: Final = 150.0
+LIMIT_S: Final = 300.0
+"""For one block: a job of the pipeline page can need more than 150 when two suites run beside it."""
 
 
 class Step(NamedTuple):

@@ -151,6 +151,11 @@ PAGES: Final = {
 }
 
 
+def marks(name: str) -> list[pytest.MarkDecorator]:
+    """The page of jobs starts Spark four times, which takes longer than other tests may."""
+    return [pytest.mark.spark] if name == "pipeline.md" else []
+
+
 def printed(steps: list[Step], text: str) -> str:
     """The output of the only block with this text."""
     (found,) = [step.printed for step in steps if text in step.snippet.text]
@@ -168,7 +173,7 @@ def modules(directory: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", PAGES)
+@pytest.mark.parametrize("name", [pytest.param(name, marks=marks(name)) for name in PAGES])
 def test_a_reader_follows_the_page(name: str, tmp_path: Path) -> None:
     page = PAGES[name]
     missing = [program for program in page.needs if shutil.which(program) is None]
