@@ -11,7 +11,7 @@ from bascule._liftbridge_pb import message
 
 ROOT = Path(__file__).resolve().parents[2]
 SPEC = ROOT / "docs" / "spec"
-DOCUMENTS = ("liftbridge", "operations", "reliability", "spark", "storage")
+DOCUMENTS = ("liftbridge", "operations", "reliability", "replication", "spark", "storage")
 TEXTS = {".md", ".proto", ".py", ".pyi", ".rs", ".sh", ".toml", ".yaml", ".yml"}
 OWN_ROWS = {"liftbridge": "D", "reliability": "SPFAI"}
 """Letters of the ids of rows."""
