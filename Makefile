@@ -55,7 +55,7 @@ wheel: $(VENV)/.synced ## Build the wheel into target/wheels: one for CPython 3.
 	$(BIN)/maturin build --quiet --release --out target/wheels
 
 .PHONY: demo
-demo: java build ## The main job on real data: NATS -> stream -> kill -9 -> Spark table, checked row by row
+demo: java build ## The main job on real data: NATS -> stream -> Spark -> Delta table, through two kill -9, checked row by row
 	$(BIN)/python examples/flights.py
 
 .PHONY: run

@@ -1,8 +1,9 @@
-"""The main job on real data, from a NATS subject to a Spark table, checked row by row.
+"""The main job on real data, from a NATS subject to a Delta table, checked row by row.
 
 A plain NATS publisher sends 336,776 flights to a standalone broker; an unmodified Liftbridge client reads some
-back; the broker is killed and started again; Spark computes statistics over the stream; they must equal the same
-ones computed straight from the data set. Run it with `make demo`. Output lies in `demo-output/`.
+back; the broker is killed and started again; Spark computes statistics over the stream, which must equal the same
+ones computed straight from the data set; a job keeps the flights in a Delta table, is killed in the middle and run
+again, and the table must equal the data set. Run it with `make demo`. Output lies in `demo-output/`.
 """
 
 import asyncio
@@ -24,6 +25,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from flights_table import FlightsJob, Kill, Summary, read_table, summary_of
 
 ROOT = Path(__file__).resolve().parent.parent
 OUTPUT = ROOT / "demo-output"
@@ -230,6 +233,39 @@ def direct_statistics(rows: list[Row]) -> Result:
     return result
 
 
+def keep(steps: Steps, job: FlightsJob, rows: list[Row]) -> None:
+    """Keep the flights in a Delta table through a kill of the job, and compare the table with the data set."""
+    with steps.step("job", f"decoding the flights into a Delta table with `bascule pipeline run -f {job.file.name}`"):
+        kill = job.run_and_kill()
+        say_kill(kill, len(rows))
+    with steps.step("again", "running the same command again"):
+        read = job.run()
+        print(f"  it read {read:,} flights, and the checkpoint now has epochs 0 to {job.epochs - 1}")
+    with steps.step("prove", "comparing all columns of the Delta table with the data set"):
+        table, duplicates = read_table(job.table, rows[0])
+        source = summary_of(rows, rows[0])
+    say_proof(source, table, duplicates)
+    if table != source or duplicates:
+        sys.exit("demo: FAILED: the Delta table differs from the data set")
+
+
+def say_kill(kill: Kill, count: int) -> None:
+    """Print what a kill found; it must have left something to do."""
+    if kill.rows >= count:
+        sys.exit("demo: FAILED: the job had written everything before it was killed")
+    print(f"  killed it with -9 in epoch {kill.begun}: {kill.rows:,} of {count:,} flights are in the table")
+    if kill.is_written:
+        print(f"  epoch {kill.begun} is in the table and not in the checkpoint: the next run must not write it again")
+    else:
+        print(f"  epoch {kill.begun} is not in the table yet: the next run must write it")
+
+
+def say_proof(source: Summary, table: Summary, duplicates: int) -> None:
+    """Print the comparison."""
+    print(f"  data set     {source.rows:,} rows, checksum {source.checksum}")
+    print(f"  Delta table  {table.rows:,} rows, checksum {table.checksum}, {duplicates} duplicates")
+
+
 def show(result: Result) -> None:
     """Print the result as a table and save a chart."""
     import matplotlib as mpl
@@ -281,10 +317,11 @@ def main() -> None:
             expected = direct_statistics(rows)
             if result != expected:
                 sys.exit(f"demo: FAILED: Spark gave {result}, the data set {expected}")
+        show(result)
+        keep(steps, FlightsJob(OUTPUT, broker.address), rows)
     finally:
         broker.stop()
-    show(result)
-    print(f"demo: wrote {OUTPUT / 'statistics.parquet'} and {OUTPUT / 'delays.png'}")
+    print(f"demo: wrote flights (the Delta table), statistics.parquet and delays.png in {OUTPUT}")
     times = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in steps.seconds.items())
     rate = len(rows) / steps.seconds["publish"]
     print(f"demo: OK: {len(rows):,} rows; {times}; {rate:,.0f} rows/s from publisher to disk")
