@@ -26,7 +26,7 @@ from bascule.control.sink_table import table_changes
 from bascule.errors import BrokerError, error
 from bascule.logs import emit
 from bascule.metadata import State, StreamKey, apply_sinks
-from bascule.metadata.apply_publish import check_epoch, is_answered
+from bascule.metadata.apply_publish import check_attempt, check_epoch, is_answered
 from bascule.metadata.rejection import RejectedError, RejectionCode, rejected
 from bascule.metadata.sink_commands import (
     AdvanceClock,
@@ -149,7 +149,12 @@ class Sinks:
         return await self._finished(command, deadline, needed=False)
 
     async def _confirmed(self, command: PublishSink) -> PublishSink:
-        """The command with the log end of each target, once every leader has confirmed what is claimed."""
+        """The command with the log end of each target, once every leader has confirmed what is claimed.
+
+        Raises:
+            RejectedError: `sink_fenced`, `sink_expired` or `sink_conflict`, why pieces are missing.
+            StateError: `sink_pieces_missing`.
+        """
         targets = [
             {"incarnation": item.incarnation, "rows": item.rows, "digest": item.digest}
             for stream in command.targets
@@ -167,6 +172,8 @@ class Sinks:
         }
         answer = await asyncio.to_thread(self._plane.confirm_stage, request)
         if missing := answer["missing"]:
+            # Pieces of a fenced or expired attempt are void: that is the reason to be given then.
+            check_attempt(apply_sinks.find(self.state, command), command)
             names = {item.incarnation: f"{s.name}/{item.number}" for s in command.targets for item in s.partitions}
             first = missing[0]
             raise error(

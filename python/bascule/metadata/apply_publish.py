@@ -26,15 +26,9 @@ _HASH = re.compile(r"(?:[0-9a-f]{64})?")
 def publish(state: State, _: int, command: PublishSink) -> State:
     """Decide the epoch; the same attempt again changes nothing."""
     sink = find(state, command)
-    if (sink.generation, sink.run_id) != (command.generation, command.run_id):
-        raise rejected(
-            RejectionCode.SINK_FENCED,
-            f"run {command.run_id} (generation {command.generation}) of sink {sink.name} was replaced by run "
-            f"{sink.run_id} (generation {sink.generation})",
-        )
     if is_answered(sink, command):
         return state
-    _check_attempt(sink, command)
+    check_attempt(sink, command)
     if command.epoch == sink.last_epoch:
         _check_same(sink, command)
         return put(state, _accepted(state, sink, command))
@@ -69,6 +63,34 @@ def is_answered(sink: Sink, command: PublishSink) -> bool:
     """Whether this very attempt was accepted before, as the decision or as a repetition of it."""
     attempt = Attempt(command.epoch, command.token, command.generation, command.run_id)
     return sink.accepted == attempt
+
+
+def check_attempt(sink: Sink, command: PublishSink) -> None:
+    """The run is the sink's current one, and nothing but its epoch and its rows can keep the attempt from acceptance.
+
+    Raises:
+        RejectedError: `sink_fenced`; `sink_expired`; `sink_conflict`: a second write of the run under this name.
+    """
+    if (sink.generation, sink.run_id) != (command.generation, command.run_id):
+        raise rejected(
+            RejectionCode.SINK_FENCED,
+            f"run {command.run_id} (generation {command.generation}) of sink {sink.name} was replaced by run "
+            f"{sink.run_id} (generation {sink.generation})",
+        )
+    if not _TOKEN.fullmatch(command.token):
+        raise invalid(f"token {command.token!r} is not 32 hexadecimal digits")
+    if Attempt(command.epoch, command.token, command.generation) in sink.expired:
+        raise rejected(
+            RejectionCode.SINK_EXPIRED,
+            f"this attempt of epoch {command.epoch} of sink {sink.name} expired or was aborted: run the epoch again",
+        )
+    accepted = sink.accepted
+    if accepted is not None and (accepted.run_id, accepted.epoch) == (command.run_id, command.epoch):
+        raise rejected(
+            RejectionCode.SINK_CONFLICT,
+            f"run {command.run_id} has published epoch {command.epoch} of sink {sink.name} under another token: two "
+            "writes in one foreachBatch need a sinkId each",
+        )
 
 
 def check_epoch(sink: Sink, epoch: int, accept_gap: int = -1) -> None:
@@ -112,23 +134,6 @@ def difference(sink: Sink, rows: int, digest: str, offsets_hash: str) -> str | N
     if digest != last.input_digest and (offsets_hash == "" or len(hashes) > 1):
         return f"epoch {last.epoch} was published with digest {last.input_digest} and has {digest} now"
     return None
-
-
-def _check_attempt(sink: Sink, command: PublishSink) -> None:
-    if not _TOKEN.fullmatch(command.token):
-        raise invalid(f"token {command.token!r} is not 32 hexadecimal digits")
-    if Attempt(command.epoch, command.token, command.generation) in sink.expired:
-        raise rejected(
-            RejectionCode.SINK_EXPIRED,
-            f"this attempt of epoch {command.epoch} of sink {sink.name} expired or was aborted: run the epoch again",
-        )
-    accepted = sink.accepted
-    if accepted is not None and (accepted.run_id, accepted.epoch) == (command.run_id, command.epoch):
-        raise rejected(
-            RejectionCode.SINK_CONFLICT,
-            f"run {command.run_id} has published epoch {command.epoch} of sink {sink.name} under another token: two "
-            "writes in one foreachBatch need a sinkId each",
-        )
 
 
 def _check_same(sink: Sink, command: PublishSink) -> None:

@@ -151,6 +151,23 @@ async def test_nothing_is_decided_when_a_leader_holds_other_rows_than_claimed() 
         assert sinks.sink("default", "s").last is None
 
 
+async def test_pieces_that_are_missing_because_the_attempt_is_void_are_refused_for_that_reason() -> None:
+    async with running() as rig:
+        leaders = Leaders()
+        sinks = await prepared(rig, leaders)
+        sink = await sinks.open(OPEN, 5.0)
+        for part in leaders.parts:
+            part.rows.clear()
+        given_up = publish(sink, sinks.state, 0)
+        await sinks.expire(sink, Attempt(0, TOKEN, sink.generation), 5.0)
+        with pytest.raises(RejectedError) as expired:
+            await sinks.publish(given_up, 5.0)
+        await sinks.open(replace(OPEN, run_id=NEXT_RUN), 5.0)
+        with pytest.raises(RejectedError) as fenced:
+            await sinks.publish(publish(sink, sinks.state, 1), 5.0)
+        assert [item.value.rejection.code for item in (expired, fenced)] == ["sink_expired", "sink_fenced"]
+
+
 async def test_the_answer_comes_at_the_deadline_although_a_partition_is_not_linked() -> None:
     async with running() as rig:
         sinks = await prepared(rig, Leaders())
