@@ -1,7 +1,8 @@
 """The part of `apply` that concerns sinks. Pure. The rules are those of `docs/decisions/sink.md`."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from typing import Final
 
 from bascule.metadata.model import State, Stream, StreamKey
 from bascule.metadata.rejection import RejectionCode, check_name, invalid, rejected
@@ -21,6 +22,7 @@ from bascule.metadata.sinks import (
     MAX_RETIRED_RUNS,
     MAX_SINKS,
     Attempt,
+    Lifetime,
     Published,
     Sink,
     TargetPartition,
@@ -73,14 +75,24 @@ def _check_query(state: State, command: OpenSink) -> None:
             )
 
 
+_WITHOUT_ROOM: Final[Mapping[Lifetime, tuple[str, str]]] = {
+    "kept": ("named sinks", "delete some that are not used"),
+    "month": (
+        "idempotency keys and queries without sinkId that were used in the last 30 days",
+        "delete some that are not used any more, or give the query a sinkId",
+    ),
+    "hour": ("batch writes of the last hour", "write larger batches less often, or give them an idempotencyKey"),
+}
+"""By lifetime: what there is too much of, and what to do about it."""
+
+
 def _check_room(state: State, command: OpenSink) -> None:
-    is_kept = command.lifetime == "kept"
-    alike = (item for item in state.sinks.values() if item.namespace == command.namespace)
-    if sum((item.lifetime == "kept") == is_kept for item in alike) >= MAX_SINKS:
-        what = "named sinks" if is_kept else "batch writes and unnamed queries"
+    """Each lifetime has places of its own: batch writes do not take those of idempotency keys."""
+    same = ((command.namespace, command.lifetime) == (item.namespace, item.lifetime) for item in state.sinks.values())
+    if sum(same) >= MAX_SINKS:
+        what, remedy = _WITHOUT_ROOM[command.lifetime]
         raise rejected(
-            RejectionCode.NO_ROOM,
-            f"namespace {command.namespace} keeps {MAX_SINKS} {what}, the most it may: delete some that are not used",
+            RejectionCode.NO_ROOM, f"namespace {command.namespace} has {MAX_SINKS} {what}, the most it may: {remedy}"
         )
 
 
@@ -162,7 +174,7 @@ def skip(state: State, _: int, command: SkipSink) -> State:
 
 
 def expire(state: State, _: int, command: ExpireSink) -> State:
-    """Make an attempt unpublishable for ever, unless it is decided."""
+    """Make an attempt unpublishable for ever, unless it is decided. The record of a batch write without a key goes."""
     sink = find(state, command)
     last = sink.last
     if last is not None and (last.generation, last.epoch, last.token) == (
@@ -172,6 +184,8 @@ def expire(state: State, _: int, command: ExpireSink) -> State:
     ):
         raise rejected(RejectionCode.SINK_PUBLISHED, f"epoch {command.epoch} of sink {sink.name} is published")
     attempt = Attempt(command.epoch, command.token, command.generation)
+    if sink.lifetime == "hour" and sink.last is None and sink.is_open(attempt):
+        return _without(state, sink)  # a batch write has one attempt
     live = tuple(item for item in sink.expired if sink.is_open(item))
     if attempt in sink.expired or not sink.is_open(attempt):
         return put(state, replace(sink, expired=live))
@@ -191,8 +205,11 @@ def delete(state: State, _: int, command: DeleteSink) -> State:
         )
     if command.unused_since_ms not in (-1, sink.used_ms):
         raise invalid(f"sink {sink.name} was used meanwhile")
-    rest = {key: item for key, item in state.sinks.items() if item.id != sink.id}
-    return replace(state, sinks=rest)
+    return _without(state, sink)
+
+
+def _without(state: State, sink: Sink) -> State:
+    return replace(state, sinks={key: item for key, item in state.sinks.items() if item.id != sink.id})
 
 
 def set_quota(state: State, _: int, command: SetSinkQuota) -> State:

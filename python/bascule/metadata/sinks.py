@@ -10,7 +10,7 @@ from itertools import accumulate, pairwise
 from typing import Literal, TypeAlias
 
 MAX_SINKS = 10_000
-"""Most sinks of one namespace that are kept by name, and as many that go by themselves."""
+"""Most sinks of one namespace, of each lifetime."""
 
 MAX_TARGETS = 1_000
 """Most target partitions of one epoch."""
