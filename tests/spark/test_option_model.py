@@ -47,6 +47,8 @@ def test_values_have_the_type_of_their_option_and_defaults_go_through_the_same_c
         ({"quiet": "yes"}, "option quiet is 'yes': it must be true or false$"),
         ({"targetName": "  "}, "option targetName is empty$"),
         ({}, "option targetName is missing: the name$"),
+        ({"key": "-----BEGIN PRIVATE KEY-----\nabc"}, r"option key has the text of a PEM file.*spark\.files"),
+        ({"pair": "x -----BEGIN CERTIFICATE-----"}, r"option pair has the text of a PEM file.*spark\.files"),
     ],
 )
 def test_mistakes_name_option_value_and_remedy(given: dict[str, str], sentence: str) -> None:

@@ -144,5 +144,8 @@ def test_the_hash_of_the_offsets_is_of_a_local_checkpoint(tmp_path: Path) -> Non
 
 
 def test_addresses_are_those_of_the_sdk() -> None:
-    assert sdk_url("grpc://h:1") == "bascule://h:1"
-    assert sdk_url("grpc+tls://h:1?ca=f") == "bascules://h:1?ca=f"
+    assert sdk_url("grpc://h:1") == ("bascule://h:1", None)
+    url, tls = sdk_url("grpc+tls://h:1?ca=/f&cert=/g&key=/h")
+    assert url == "bascules://h:1"
+    assert tls is not None
+    assert [str(file) for file in (tls.ca, tls.cert, tls.key)] == ["/f", "/g", "/h"]

@@ -1,12 +1,12 @@
 """Access to S3, by reference: from the environment of each process, or from a file on each host."""
 
 import os
-from pathlib import Path
 from typing import Any, Final, cast
 
 from bascule._json import load_json
 from bascule.errors import error
 from bascule.lake.options import ArchiveOptions
+from bascule.spark.files import REMEDY, located
 from bascule.spark.usage import nearest, usage
 
 VARIABLES: Final = (
@@ -50,10 +50,10 @@ def storage_options(options: ArchiveOptions) -> dict[str, str]:
 
 def _from_file(path: str) -> dict[str, str]:
     try:
-        document: object = load_json(_located(path).read_text())
+        document: object = load_json(located(path).read_text())
     except OSError as cause:
         what = f"the file of the option credentials cannot be read: {path}: {cause.strerror}"
-        raise error("failed_precondition", f"{what}; it must be on every host") from cause
+        raise error("failed_precondition", f"{what}; {REMEDY}") from cause
     except (ValueError, RecursionError) as cause:  # its content is not repeated: it holds secrets
         raise usage(f"the file of the option credentials is not valid JSON: {path}") from cause
     if not isinstance(document, dict):
@@ -64,13 +64,3 @@ def _from_file(path: str) -> dict[str, str]:
             hint = nearest(name, VARIABLES) or f": choose among {', '.join(VARIABLES)}"
             raise usage(f"{path}: {name} is not a storage option with a text value{hint}")
     return given
-
-
-def _located(path: str) -> Path:
-    """A file that Spark has distributed (`spark.files`) goes by its name alone."""
-    given = Path(path)
-    if given.is_absolute() or given.exists():
-        return given
-    from pyspark import SparkFiles  # noqa: PLC0415 - in Spark's processes only
-
-    return Path(SparkFiles.get(path))

@@ -61,7 +61,7 @@ TABLE: Final = OptionSet(
         ),
         text(
             "credentials",
-            "file with storage options as a JSON object, on every host",
+            "file with storage options as a JSON object, on every host or in `spark.files`",
             unset="the environment (`AWS_…`)",
         ),
         text("endpoint", "URL of an S3 service other than AWS", unset="the environment, else AWS"),
@@ -96,7 +96,8 @@ class ArchiveOptions:
         file_bytes: size at which a file is closed, 1 MiB to 4 GiB.
         row_group_bytes: size of a row group in memory, at least 64 KiB.
         compact_every: compact a Delta table after this many commits of the query; 0 = never.
-        credentials: path of a JSON file with storage options, the same on every host; None = the environment.
+        credentials: path of a JSON file with storage options, the same on every host, or the name of one of
+            `spark.files`; None = the environment.
         endpoint: URL of an S3 service other than AWS.
         region: region of the bucket.
         complete: the rows are all records of their streams, so that offsets without a row do not exist.

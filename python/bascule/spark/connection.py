@@ -13,12 +13,12 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
-from pathlib import Path
 from threading import Lock
 from typing import Any, Final, TypeVar
 from urllib.parse import parse_qsl
 
 from bascule.errors import BrokerError, UnavailableError, error
+from bascule.spark.files import REMEDY, located
 from bascule.spark.offsets import UNKNOWN, Predecessor
 
 logger = logging.getLogger("bascule.spark")
@@ -276,9 +276,9 @@ _TLS_OPTIONS: Final = {"ca": "tls_root_certs", "cert": "cert_chain", "key": "pri
 def _protection(query: str) -> dict[str, bytes]:
     """The content of the files named in an address; every executor reads its own files."""
     try:
-        return {_TLS_OPTIONS[name]: Path(file).read_bytes() for name, file in parse_qsl(query)}
+        return {_TLS_OPTIONS[name]: located(file).read_bytes() for name, file in parse_qsl(query)}
     except OSError as failure:
-        message = f"{failure.filename} cannot be read here: {failure.strerror}; each executor needs the file"
+        message = f"{failure.filename} cannot be read here: {failure.strerror}; {REMEDY}"
         raise error("invalid_argument", message) from None
 
 

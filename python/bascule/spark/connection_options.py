@@ -40,7 +40,7 @@ def parse_address(given: str) -> str:
 
 ADDRESS: Final = parsed(
     "address",
-    "a broker; with TLS `bascules://host:port?ca=FILE&cert=FILE&key=FILE`, the files on every executor",
+    "a broker; with TLS `bascules://host:port?ca=FILE&cert=FILE&key=FILE`, the files on every host or in `spark.files`",
     "host:port",
     parse_address,
     default=DEFAULT_ADDRESS,

@@ -25,6 +25,8 @@ Only = Literal["", "batch", "stream"]
 FIRST_VERSION: Final = "0.1"
 MOST: Final = 2**62
 """Maximum of a number without another one."""
+PEM: Final = "-----BEGIN"
+"""With this begins a certificate or key as text."""
 CATALOG_PREFIX: Final = "option."
 CATALOG_PROPERTIES: Final = frozenset(
     {"path", "provider", "location", "owner", "comment", "collation", "external", "is_managed_location", "table_type"}
@@ -146,8 +148,15 @@ class OptionSet:
             given: names in any case; what Spark's catalog adds is left out.
 
         Raises:
-            UsageError: an option is unknown; the sentence names what to use instead, or the nearest one.
+            UsageError: an option is unknown; the sentence names what to use instead, or the nearest one. Or an option
+                has the text of a PEM file; the sentence does not repeat it.
         """
+        for name in (name for name, text in given.items() if PEM in text):
+            raise usage(
+                f"option {name} has the text of a PEM file, and options are written to checkpoints and event logs: "
+                "give the file to Spark (spark.files) and name it in address, as bascules://host:port?ca=ca.pem",
+                option=name,
+            )
         values = {name: text for name, text in without_catalog(given).items() if name not in self.ignored}
         known = {name.lower() for name in self.names}
         for name in (name for name in values if name not in known):

@@ -3,11 +3,16 @@
 import os
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import parse_qsl
 
 from bascule._admin_pb import message
+from bascule.spark.files import located
 from bascule.spark.sink.identity import Writer
 from bascule.spark.sink.options import SinkOptions
+
+if TYPE_CHECKING:
+    from bascule.client import Tls
 
 ANSWER_MS: Final = 5_000
 """How much longer than its wait a call may take."""
@@ -152,7 +157,7 @@ class SinkCalls:
     def _call(self, method: str, request: Any, timeout_ms: int) -> Any:
         from bascule.client.tooling import Deadline  # noqa: PLC0415 - keeps discovery light
 
-        pool: Any = _pool(sdk_url(self._options.address), os.getpid())
+        pool: Any = _pool(self._options.address, os.getpid())
         body = request.SerializeToString()
         deadline = Deadline((timeout_ms + self._options.retry_deadline_ms) / 1000)
 
@@ -163,14 +168,21 @@ class SinkCalls:
         return message(f"{method}Response").FromString(answer)
 
 
-def sdk_url(address: str) -> str:
-    """The address of `connection_options` as the SDK writes it."""
-    return address.replace("grpc+tls://", "bascules://", 1).replace("grpc://", "bascule://", 1)
-
-
 @lru_cache(maxsize=16)
-def _pool(url: str, _process: int) -> Any:
+def _pool(address: str, _process: int) -> Any:
     """The connections of this process; a forked child has a `_process` of its own."""
     from bascule.client.tooling import connection_pool  # noqa: PLC0415 - keeps discovery light
 
-    return connection_pool(url, name="spark")
+    url, tls = sdk_url(address)
+    return connection_pool(url, tls, name="spark")
+
+
+def sdk_url(address: str) -> "tuple[str, Tls | None]":
+    """The address of `connection_options` as the SDK takes it: its URL, and its files where this process has them."""
+    from bascule.client import Tls  # noqa: PLC0415 - keeps discovery light
+
+    place, _, query = address.partition("?")
+    if place.startswith("grpc://"):
+        return place.replace("grpc://", "bascule://", 1), None
+    files = {name: located(file) for name, file in parse_qsl(query)}
+    return place.replace("grpc+tls://", "bascules://", 1), Tls(**files)
