@@ -4,11 +4,13 @@ import json
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from tests.integration.engine.plane import FIRST_INCARNATION, Plane, sink, values
+from tests.integration.faults.mount import mounted
 
 FIRST = FIRST_INCARNATION
 
@@ -66,6 +68,26 @@ def test_two_sinks_and_publishes_between_them_keep_each_order(tmp_path: Path) ->
             assert [row for row in rows if row in set(expected)] == expected
             assert rows[start] == expected[0]
         assert len(rows) == 121
+
+
+def test_a_full_disk_delays_a_link_and_says_so_until_there_is_space(tmp_path: Path) -> None:
+    place, rows = tmp_path / "mount", values(0, 4000, 1000)
+    with mounted(place, "-o", "size=64m"), Plane(place / "data") as plane:
+        plane.set_sinks(sink())
+        pieces = plane.stage([rows[:1000], rows[1000:2000], rows[2000:3000], rows[3000:]])
+        link = plane.decided(pieces)
+        filler = place / "filler"
+        with filler.open("wb", buffering=0) as file, suppress(OSError):
+            while file.write(b"\0" * 4096):
+                pass
+        plane.set_sinks(sink(link=link, epoch=0))
+        plane.until("the delay is reported", lambda: bool(plane.changes("link_blocked")))
+        assert "no space left" in plane.changes("link_blocked")[0].message
+        assert plane.changes("linked") == []
+        assert plane.engine.statistics()["staged_bytes"] > 4_000_000, "the pieces stay"
+        filler.unlink()
+        assert plane.linked(FIRST) == [0]
+        assert plane.rows() == rows
 
 
 _CHILD = """
