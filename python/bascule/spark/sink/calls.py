@@ -185,4 +185,6 @@ def sdk_url(address: str) -> "tuple[str, Tls | None]":
     if place.startswith("grpc://"):
         return place.replace("grpc://", "bascule://", 1), None
     files = {name: located(file) for name, file in parse_qsl(query)}
-    return place.replace("grpc+tls://", "bascules://", 1), Tls(**files)
+    return place.replace("grpc+tls://", "bascules://", 1), Tls(
+        ca=files.get("ca"), cert=files.get("cert"), key=files.get("key")
+    )
