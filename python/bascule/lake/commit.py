@@ -9,13 +9,13 @@ import logging
 import random
 import time
 from collections.abc import Sequence
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from bascule.errors import StateError, UnavailableError
-from bascule.lake.epochs import Already, Append, Epoch, TableState, decide
+from bascule.lake.epochs import Already, Epoch, decide
 from bascule.lake.failpoints import failpoint
 from bascule.lake.files import DataFile
-from bascule.lake.storage import Storage
+from bascule.lake.lake_table import LakeTable
 
 logger = logging.getLogger("bascule.lake")
 
@@ -24,32 +24,6 @@ MOST_CONFLICTS: Final = 30
 MOST_FAILURES: Final = 4
 """Attempts at a commit whose outcome is unknown."""
 _LONGEST_PAUSE_S: Final = 2.0
-
-
-class LakeTable(Protocol):
-    """A table of one format."""
-
-    storage: Storage
-
-    def prepare(self, schema: Any) -> None:
-        """Create the table if it is missing, and compare its columns and partitioning.
-
-        Raises:
-            StateError: the table is another one.
-        """
-        ...
-
-    def snapshot(self, epoch: Epoch) -> tuple[TableState, Any]:
-        """What the newest version says about an epoch, and a handle to commit against."""
-        ...
-
-    def append(self, handle: Any, decision: Append, epoch: Epoch, files: Sequence[DataFile]) -> bool:
-        """Commit against a snapshot. False = the table has changed meanwhile, and nothing was committed."""
-        ...
-
-    def finish(self) -> None:
-        """Put files of committed epochs into their places, also those of a process that died after its commit."""
-        ...
 
 
 def commit_epoch(table: LakeTable, schema: Any, epoch: Epoch, files: Sequence[DataFile]) -> bool:
@@ -73,10 +47,10 @@ def commit_epoch(table: LakeTable, schema: Any, epoch: Epoch, files: Sequence[Da
     failures = 0
     for attempt in range(MOST_CONFLICTS):
         state, handle = table.snapshot(epoch)
-        decision = decide(table.storage.uri, state, epoch)
+        decision = decide(table.uri, state, epoch)
         if isinstance(decision, Already):
             return _finish_earlier(table, decision, epoch, files)
-        check_files(table.storage, files)
+        check_files(table, files)
         failpoint("before-commit")
         try:
             done = table.append(handle, decision, epoch, files)
@@ -84,7 +58,7 @@ def commit_epoch(table: LakeTable, schema: Any, epoch: Epoch, files: Sequence[Da
             failures += 1
             if failures == MOST_FAILURES:
                 raise
-            logger.warning("%s: the outcome of a commit is unknown, it is checked", table.storage.uri, exc_info=True)
+            logger.warning("%s: the outcome of a commit is unknown, it is checked", table.uri, exc_info=True)
             done = False
         if done:
             failpoint("after-commit")
@@ -93,7 +67,7 @@ def commit_epoch(table: LakeTable, schema: Any, epoch: Epoch, files: Sequence[Da
             return True
         time.sleep(min(_LONGEST_PAUSE_S, 0.02 * 2**attempt) * random.uniform(0.5, 1))  # noqa: S311 - spreads writers
     raise UnavailableError(
-        "busy", f"{table.storage.uri}: other writers committed first {MOST_CONFLICTS} times in a row; try again"
+        "busy", f"{table.uri}: other writers committed first {MOST_CONFLICTS} times in a row; try again"
     )
 
 
@@ -101,25 +75,25 @@ def _finish_earlier(table: LakeTable, decision: Already, epoch: Epoch, files: Se
     table.finish()
     if decision.own:
         return True
-    logger.info("%s has epoch %d of query %s already", table.storage.uri, epoch.number, epoch.writer.query_id)
+    logger.info("%s has epoch %d of query %s already", table.uri, epoch.number, epoch.writer.query_id)
     # No commit of this attempt was ever tried: its files are of no use to anyone.
     table.storage.delete([each.staged for each in files])
     return False
 
 
-def check_files(storage: Storage, files: Sequence[DataFile]) -> None:
+def check_files(table: LakeTable, files: Sequence[DataFile]) -> None:
     """Check that the files of an attempt are whole.
 
     Raises:
         StateError: one is missing or has another size.
     """
     for each in files:
-        size = storage.size(each.staged)
+        size = table.storage.size(each.staged)
         if size != each.bytes:
             found = "is missing" if size is None else f"has {size} bytes, not {each.bytes}"
             raise StateError(
                 "failed_precondition",
-                f"{storage.uri}: {each.staged} {found}: something deletes files of running queries; vacuum with a "
+                f"{table.uri}: {each.staged} {found}: something deletes files of running queries; vacuum with a "
                 "retention that is longer than a micro-batch takes",
-                {"table": storage.uri, "file": each.staged},
+                {"table": table.uri, "file": each.staged},
             )

@@ -15,8 +15,9 @@ A commit on a snapshot that another commit with one of these has overtaken is re
 """
 
 import json
+import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from importlib import import_module
 from typing import Any, Final, cast
 from urllib.parse import quote
@@ -26,7 +27,8 @@ from bascule.lake.commit_record import TABLE
 from bascule.lake.credentials import storage_options
 from bascule.lake.epochs import Append, Epoch, Recorded, TableState
 from bascule.lake.files import DataFile
-from bascule.lake.options import ArchiveOptions, partition_column
+from bascule.lake.options import ArchiveOptions, codec_of, partition_column
+from bascule.lake.plans import FilePlan, hive_plan
 from bascule.lake.ranges import Covered, Source
 from bascule.lake.storage import LocalFolder, check_conditional_put, open_storage
 
@@ -39,10 +41,11 @@ _SHAPE_ONLY: Final = frozenset({"nullable", "containsNull", "valueContainsNull",
 
 
 class DeltaTarget:
-    """A Delta table as a target of queries. See `bascule.lake.commit.LakeTable`."""
+    """A Delta table as a target of queries. See `bascule.lake.lake_table.LakeTable`."""
 
     def __init__(self, path: str, options: ArchiveOptions) -> None:
         self.storage = open_storage(path, options)
+        self.uri = self.storage.uri
         self._options = options
         self._delta: Any = import_deltalake()
         self._secrets = storage_options(options) if path.startswith("s3://") else None
@@ -99,8 +102,7 @@ class DeltaTarget:
         numbers = [table.transaction_version(f"bascule/{each}/{writer}") for each in ("epoch", "run", "token", "rows")]
         last = None if numbers[0] is None else Recorded(*(int(number) for number in numbers))
         target = table.transaction_version(f"bascule/writer/{epoch.writer.target}")
-        covered = {source: found for source in epoch.ranges or {} if (found := covered_by(table, source)) is not None}
-        return TableState(last, target, covered), table
+        return TableState(last, target, _covered(table, epoch.ranges or {})), table
 
     def append(self, handle: Any, decision: Append, epoch: Epoch, files: Sequence[DataFile]) -> bool:
         """Commit against an opened table."""
@@ -128,6 +130,30 @@ class DeltaTarget:
         if isinstance(self.storage, LocalFolder):
             self.storage.sync(f"{LOG}/{self.open().version():020d}.json")
 
+    def plan(self, schema: Any, token: str) -> FilePlan:  # noqa: ARG002 - files are written where they stay
+        """The plan of files that stay where they are: readers know them by the table's log."""
+        return hive_plan(self.storage, self._options, schema)
+
+    def covered(self, sources: Iterable[Source]) -> dict[Source, Covered]:
+        """The offsets that the newest version covers."""
+        return _covered(self.open(), sources)
+
+    def compact(self) -> dict[str, Any]:
+        """Merge small files; the figures are those of deltalake."""
+        codec, level = codec_of(self._options.compression)
+        properties = self._delta.WriterProperties(
+            compression="UNCOMPRESSED" if codec == "none" else "LZ4_RAW" if codec == "lz4" else codec.upper(),
+            compression_level=level,
+        )
+        size = self._options.file_bytes
+        return dict(self.open().optimize.compact(target_size=size, writer_properties=properties))
+
+    def vacuum(self, retention_hours: float, *, dry_run: bool) -> list[str]:
+        """Delete files that no version younger than `retention_hours` has."""
+        hours = math.ceil(retention_hours)
+        found = self.open().vacuum(retention_hours=hours, dry_run=dry_run, enforce_retention_duration=False, full=True)
+        return sorted(str(name) for name in found)
+
     def _create(self, schema: Any) -> None:
         if self.storage.read(TABLE) is not None:
             raise _another(self.storage.uri, "the folder contains a Parquet table")
@@ -153,13 +179,12 @@ class DeltaTarget:
             raise _another(self.storage.uri, f"Delta cannot hold these columns: {cause}") from cause
 
 
-def covered_by(table: Any, source: Source) -> Covered | None:
-    """The offsets of a source that a Delta table covers; None = it has no rows of it.
+def _covered(table: Any, sources: Iterable[Source]) -> dict[Source, Covered]:
+    """The offsets that an opened table covers."""
+    return {source: found for source in sources if (found := _covered_by(table, source)) is not None}
 
-    Args:
-        table: an opened `deltalake.DeltaTable`.
-        source: a partition of a stream, with its incarnation.
-    """
+
+def _covered_by(table: Any, source: Source) -> Covered | None:
     name = _source_name(source)
     numbers = [table.transaction_version(f"bascule/{each}/{name}") for each in ("first", "end", "by")]
     return None if numbers[1] is None else Covered(*(int(number) for number in numbers))

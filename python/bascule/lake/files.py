@@ -11,11 +11,9 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any, Final
 
-from bascule.lake.layout import partition_folder
-from bascule.lake.options import ArchiveOptions, codec_of, partition_column
-from bascule.lake.partitioning import Values, split
-from bascule.lake.statistics import file_statistics
-from bascule.lake.storage import Storage
+from bascule.lake.options import ArchiveOptions, codec_of
+from bascule.lake.partitioning import Values
+from bascule.lake.plans import FilePlan
 
 MOST_OPEN: Final = 64
 """Files that one task keeps open for one table; of more, the one used longest ago is closed."""
@@ -31,11 +29,11 @@ class DataFile:
 
     Attributes:
         name: relative to the table, where readers find it after the commit.
-        staged: where it is before; the same as `name` for Delta, whose readers know files by the table's log.
+        staged: where it is before; the same as `name` in tables whose readers know files by the table's log.
         values: partition values.
         bytes: size.
         rows: number of rows, at least 1.
-        statistics: per column, as Delta names them: numRecords, minValues, maxValues, nullCount.
+        statistics: what the table's commit says about it, see `FilePlan`.
     """
 
     name: str
@@ -49,25 +47,17 @@ class DataFile:
 class TableWriter:
     """The rows of one task for one table. Used by one thread; `close` or `discard` ends it."""
 
-    def __init__(
-        self, storage: Storage, options: ArchiveOptions, schema: Any, *, prefix: str, staging: str | None = None
-    ) -> None:
+    def __init__(self, plan: FilePlan, options: ArchiveOptions, *, prefix: str) -> None:
         """Begin without files.
 
         Args:
-            storage: folder of the table.
-            options: of the table.
-            schema: Arrow schema of the rows, without partition columns that are derived.
+            plan: of the table.
+            options: of the table: sizes and compression.
             prefix: begins the names of all files; unique to this attempt of the task.
-            staging: folder for files before the commit; None = they are written where they stay.
         """
-        self._storage = storage
-        self._options = options
+        self.plan = plan
+        self.options = options
         self._prefix = prefix
-        self._staging = staging
-        derived = {partition_column(each) for each in options.partition_by}
-        self._columns = [name for name in schema.names if name not in derived]
-        self._schema = import_module("pyarrow").schema([schema.field(name) for name in self._columns])
         self._open: OrderedDict[Values, _Group] = OrderedDict()
         self._buffered = 0
         self._count = 0
@@ -75,13 +65,13 @@ class TableWriter:
 
     def write(self, batch: Any) -> None:
         """Add the rows of a record batch."""
-        for values, rows in split(batch, self._options.partition_by):
+        for values, rows in self.plan.split(batch):
             group = self._open.get(values)
             if group is None:
                 group = self._open[values] = _Group(self, values)
             self._open.move_to_end(values)
-            self._buffered += group.add(rows.select(self._columns))
-            if group.bytes >= self._options.row_group_bytes:
+            self._buffered += group.add(rows.select(self.plan.schema.names))
+            if group.bytes >= self.options.row_group_bytes:
                 self._buffered -= group.flush()
         self._bound()
 
@@ -89,7 +79,7 @@ class TableWriter:
         """Finish all files, and return them."""
         while self._open:
             self._close_oldest()
-        self._storage.settle([each.staged for each in self.files])
+        self.plan.store.settle([each.staged for each in self.files])
         return self.files
 
     def discard(self) -> None:
@@ -97,11 +87,11 @@ class TableWriter:
         for group in self._open.values():
             group.abandon()
         self._open.clear()
-        self._storage.delete([each.staged for each in self.files])
+        self.plan.store.delete([each.staged for each in self.files])
 
     def _bound(self) -> None:
         """Write row groups early when many partitions are open, so that memory stays within two row groups."""
-        while self._buffered > 2 * self._options.row_group_bytes:
+        while self._buffered > 2 * self.options.row_group_bytes:
             fullest = max(self._open.values(), key=lambda group: group.bytes)
             self._buffered -= fullest.flush()
         while len(self._open) > MOST_OPEN:
@@ -115,24 +105,9 @@ class TableWriter:
     def next_name(self, values: Values) -> tuple[str, str]:
         """Names of a new file: after and before the commit."""
         self._count += 1
-        folder = partition_folder(dict(values))
+        folder, staging = self.plan.folder(values), self.plan.staging
         name = f"{folder}{'/' if folder else ''}part-{self._prefix}-{self._count:05d}.parquet"
-        return name, name if self._staging is None else f"{self._staging}/{name}"
-
-    @property
-    def storage(self) -> Storage:
-        """The folder of the table."""
-        return self._storage
-
-    @property
-    def options(self) -> ArchiveOptions:
-        """Of the table."""
-        return self._options
-
-    @property
-    def schema(self) -> Any:
-        """Arrow schema of the files."""
-        return self._schema
+        return name, name if staging is None else f"{staging}/{name}"
 
 
 class _Group:
@@ -143,7 +118,7 @@ class _Group:
         self._values = values
         self._batches: list[Any] = []
         self._file: _OpenFile | None = None
-        self._keys = [name for name in ORDER if name in writer.schema.names]
+        self._keys = [name for name in ORDER if name in writer.plan.schema.names]
         self.bytes = 0
 
     def add(self, rows: Any) -> int:
@@ -158,7 +133,7 @@ class _Group:
         size, self.bytes = self.bytes, 0
         if not self._batches:
             return size
-        table = import_module("pyarrow").Table.from_batches(self._batches).cast(self._writer.schema)
+        table = import_module("pyarrow").Table.from_batches(self._batches).cast(self._writer.plan.schema)
         self._batches = []
         table = in_order(table, self._keys)
         first, last = _key_at(table, self._keys, 0), _key_at(table, self._keys, table.num_rows - 1)
@@ -191,14 +166,13 @@ class _OpenFile:
     def __init__(self, writer: TableWriter, values: Values) -> None:
         pa: Any = import_module("pyarrow")
         parquet: Any = import_module("pyarrow.parquet")
-        self._storage = writer.storage
+        self._plan = writer.plan
         self._values = values
         self._name, self._staged = writer.next_name(values)
-        self._schema = writer.schema
         self._stack = ExitStack()
-        raw = self._stack.enter_context(writer.storage.writing(self._staged))
+        raw = self._stack.enter_context(self._plan.store.writing(self._staged))
         self._sink = pa.PythonFile(raw, mode="w")
-        self._parquet = parquet.ParquetWriter(self._sink, self._schema, **_properties(writer))
+        self._parquet = parquet.ParquetWriter(self._sink, self._plan.schema, **_properties(writer))
         self._rows = 0
         self.last: tuple[Any, ...] = ()
 
@@ -217,7 +191,7 @@ class _OpenFile:
         size = self.size
         metadata = self._parquet.writer.metadata
         self._stack.close()
-        statistics = file_statistics(metadata, self._schema)
+        statistics = self._plan.statistics(metadata)
         return DataFile(self._name, self._staged, self._values, size, self._rows, statistics)
 
     def abandon(self) -> None:
@@ -227,7 +201,7 @@ class _OpenFile:
             with self._stack:
                 raise _Abandoned  # noqa: TRY301 - the context managers must see an error
         except _Abandoned:
-            self._storage.delete([self._staged])
+            self._plan.store.delete([self._staged])
 
 
 def in_order(table: Any, keys: Sequence[str]) -> Any:
@@ -264,10 +238,11 @@ def _properties(writer: TableWriter) -> dict[str, Any]:
     """Properties of a Parquet file: codec, dictionaries for repeated values, statistics for what is searched."""
     pa: Any = import_module("pyarrow")
     codec, level = codec_of(writer.options.compression)
-    names = list(_leaves(writer.schema))
-    packed = {name: "DELTA_BINARY_PACKED" for name in _DELTA_PACKED if name in names and _is_long(writer.schema, name)}
-    dictionary = [name for name in names if name in _DICTIONARY or _is_other_text(writer.schema, name)]
-    searched = [each.name for each in writer.schema if not pa.types.is_binary(each.type) and each.name in names]
+    schema = writer.plan.schema
+    names = list(_leaves(schema))
+    packed = {name: "DELTA_BINARY_PACKED" for name in _DELTA_PACKED if name in names and _is_long(schema, name)}
+    dictionary = [name for name in names if name in _DICTIONARY or _is_other_text(schema, name)]
+    searched = [each.name for each in schema if not pa.types.is_binary(each.type) and each.name in names]
     return {
         "compression": codec,
         "compression_level": level,

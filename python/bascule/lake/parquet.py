@@ -9,8 +9,8 @@ them.
 
 import json
 import time
-from collections.abc import Iterator, Sequence
-from typing import Any, Final
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 from bascule.errors import CorruptionError, StateError
 from bascule.lake.commit_record import (
@@ -30,16 +30,18 @@ from bascule.lake.epochs import Append, Epoch, TableState
 from bascule.lake.failpoints import failpoint
 from bascule.lake.files import DataFile
 from bascule.lake.options import ArchiveOptions, partition_column
+from bascule.lake.plans import FilePlan, hive_plan
+from bascule.lake.ranges import Covered, Source
 from bascule.lake.storage import check_conditional_put, open_storage
-
-__all__: Final = ["STAGED", "ParquetTarget"]
+from bascule.spark.usage import usage
 
 
 class ParquetTarget:
-    """A Parquet table as a target of queries. See `bascule.lake.commit.LakeTable`."""
+    """A Parquet table as a target of queries. See `bascule.lake.lake_table.LakeTable`."""
 
     def __init__(self, path: str, options: ArchiveOptions) -> None:
         self.storage = open_storage(path, options)
+        self.uri = self.storage.uri
         self._options = options
 
     def prepare(self, schema: Any) -> None:
@@ -110,6 +112,32 @@ class ParquetTarget:
                 self.storage.prune(folder)
         if finished > last:
             self.storage.replace(LAST, json.dumps({"version": finished}).encode())
+
+    def plan(self, schema: Any, token: str) -> FilePlan:
+        """The plan of files that are staged until the commit."""
+        return hive_plan(self.storage, self._options, schema, f"{STAGED}/{token}")
+
+    def covered(self, sources: Iterable[Source]) -> dict[Source, Covered]:
+        """The offsets that the newest record covers."""
+        record = self.newest()
+        return {source: record.covered[source] for source in sources if source in record.covered} if record else {}
+
+    def compact(self) -> dict[str, Any]:
+        """Refuse.
+
+        Raises:
+            UsageError: always.
+        """
+        raise usage("a Parquet table cannot be compacted while it is read: use Delta or Iceberg")
+
+    def vacuum(self, retention_hours: float, *, dry_run: bool) -> list[str]:
+        """Finish committed epochs, and delete files of failed attempts that are older than `retention_hours`."""
+        self.finish()
+        before = time.time() - retention_hours * 3600
+        old = [name for name, changed in self.storage.entries(STAGED) if changed < before]
+        if not dry_run:
+            self.storage.delete(old)
+        return old
 
     def _move(self, file: DataFile) -> None:
         if not self.storage.move(file.staged, file.name) and self.storage.size(file.name) is None:

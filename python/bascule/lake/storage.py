@@ -21,15 +21,31 @@ _UPLOAD_BYTES: Final = 8 << 20
 """Bytes of one part of an upload."""
 
 
-class Storage(Protocol):
-    """The folder of one table."""
-
-    uri: str
-    """For messages and for deltalake."""
+class FileStore(Protocol):
+    """Where the data files of one table are written."""
 
     def writing(self, name: str) -> Any:
         """A context manager with an open binary file; the file is there, whole, when it is left without an error."""
         ...
+
+    def size(self, name: str) -> int | None:
+        """Bytes of a file; None = there is none."""
+        ...
+
+    def settle(self, names: list[str]) -> None:
+        """Make the places of moved and created files durable."""
+        ...
+
+    def delete(self, names: list[str]) -> None:
+        """Delete files; those that are missing are skipped."""
+        ...
+
+
+class Storage(FileStore, Protocol):
+    """The folder of one table."""
+
+    uri: str
+    """For messages and for deltalake."""
 
     def read(self, name: str) -> bytes | None:
         """The content of a file; None = there is none."""
@@ -43,20 +59,8 @@ class Storage(Protocol):
         """Create or replace a file in one step."""
         ...
 
-    def size(self, name: str) -> int | None:
-        """Bytes of a file; None = there is none."""
-        ...
-
     def move(self, old: str, new: str) -> bool:
         """Move a file over `new`, which is replaced; whether `old` existed."""
-        ...
-
-    def settle(self, names: list[str]) -> None:
-        """Make the places of moved and created files durable."""
-        ...
-
-    def delete(self, names: list[str]) -> None:
-        """Delete files; those that are missing are skipped."""
         ...
 
     def prune(self, folder: str) -> None:

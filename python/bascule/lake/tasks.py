@@ -11,7 +11,7 @@ from bascule.lake.options import ArchiveOptions
 from bascule.lake.ranges import Source, Written
 from bascule.lake.records import Tracker
 from bascule.lake.rows import Shape
-from bascule.lake.tables import open_table, staging
+from bascule.lake.tables import open_table
 
 
 @dataclass(frozen=True)
@@ -76,6 +76,5 @@ def _opened(
     options: ArchiveOptions, shape: Shape, attempt: tuple[str, str], stream: str
 ) -> tuple[TableWriter, Tracker]:
     token, task = attempt
-    storage = open_table(options, stream).storage
-    staged = staging(options, token)
-    return TableWriter(storage, options, shape.rows, prefix=f"{token}-{task}", staging=staged), Tracker()
+    plan = open_table(options, stream).plan(shape.table, token)
+    return TableWriter(plan, options, prefix=f"{token}-{task}"), Tracker()

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from bascule.lake.files import MOST_OPEN, DataFile, TableWriter
 from bascule.lake.options import ArchiveOptions
+from bascule.lake.plans import hive_plan
 from bascule.lake.storage import open_storage
 
 from tests.unit.lake.query import DAY_US, SCHEMA, batch
@@ -25,7 +26,7 @@ def written(folder: Path, batches: list[Any], **options: Any) -> list[DataFile]:
 
 def opened(folder: Path, **options: Any) -> TableWriter:
     made = ArchiveOptions(str(folder), **options)
-    return TableWriter(open_storage(str(folder), made), made, SCHEMA, prefix="p")
+    return TableWriter(hive_plan(open_storage(str(folder), made), made, SCHEMA), made, prefix="p")
 
 
 def keys(folder: Path, file: DataFile) -> list[tuple[int, int]]:

@@ -1,0 +1,75 @@
+"""A lake table as a target of queries: what each format gives."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from bascule.lake.epochs import Append, Epoch, TableState
+    from bascule.lake.files import DataFile
+    from bascule.lake.plans import FilePlan
+    from bascule.lake.ranges import Covered, Source
+    from bascule.lake.storage import FileStore
+
+
+class LakeTable(Protocol):
+    """A table of one format. Making one asks nothing of a service."""
+
+    uri: str
+    """For messages: path of the table, or its name in a catalog."""
+
+    @property
+    def storage(self) -> "FileStore":
+        """Where its data files are. The table is there, or its format needs none for this."""
+        ...
+
+    def exists(self) -> bool:
+        """Whether there is a table."""
+        ...
+
+    def prepare(self, schema: Any) -> None:
+        """Create the table if it is missing, and compare its columns and partitioning.
+
+        Raises:
+            StateError: the table is another one.
+        """
+        ...
+
+    def plan(self, schema: Any, token: str) -> "FilePlan":
+        """How tasks write files of rows with an Arrow schema, in an attempt with a token.
+
+        Raises:
+            StateError: the format needs the table for this, and it is another one.
+        """
+        ...
+
+    def snapshot(self, epoch: "Epoch") -> "tuple[TableState, Any]":
+        """What the newest version says about an epoch, and a handle to commit against."""
+        ...
+
+    def append(self, handle: Any, decision: "Append", epoch: "Epoch", files: "Sequence[DataFile]") -> bool:
+        """Commit against a snapshot. False = the table has changed meanwhile, and nothing was committed."""
+        ...
+
+    def finish(self) -> None:
+        """Put files of committed epochs into their places, also those of a process that died after its commit."""
+        ...
+
+    def covered(self, sources: "Iterable[Source]") -> "Mapping[Source, Covered]":
+        """The offsets that the newest version covers, for those of `sources` that it has rows of."""
+        ...
+
+    def compact(self) -> dict[str, Any]:
+        """Merge small files; the figures have at least `numFilesAdded` and `numFilesRemoved`.
+
+        Raises:
+            UsageError: tables of this format cannot be compacted.
+        """
+        ...
+
+    def vacuum(self, retention_hours: float, *, dry_run: bool) -> list[str]:
+        """Delete files that no reader and no query needs; their names, relative to the table.
+
+        Raises:
+            UsageError: this is not done for tables of this format.
+        """
+        ...
