@@ -37,11 +37,14 @@ def test_the_page_is_followed_to_its_end(started: TestBroker, tmp_path: Path) ->
     for line in [*lines[1:], "bascule stream create refunds --subject 'refunds.>'"]:
         shell(line.replace("bascule ", ".venv/bin/bascule ", 1), started, tmp_path)
     first, *page = snippets(PAGE, "python")
-    assert len(page) == 5
+    assert len(page) == 8
     blocks = [first.text, page[0].text, PRODUCE, *(snippet.text for snippet in page[1:]), CHECKED]
     printed = python(first._replace(text="\n".join(blocks)), started, tmp_path)
     shown = printed.splitlines()
     assert "[{'stream': 'orders', 'partition': 0, 'offset': 0, 'value': b'first order'}]" in shown
+    both = "{'partition': 0, 'offset': 0, 'value': b'first order'}, {'partition': 0, 'offset': 1, 'value': b'second order'}"
+    assert f"iceberg [{both}]" in shown
+    assert "0 snapshots expired" in shown
     assert "2 files merged" in shown
     assert "0 files deleted" in shown
     assert "tables ['orders', 'orders-by-day', 'refunds-by-day', 'words']" in shown

@@ -17,11 +17,11 @@ import pytest
 from bascule.errors import StateError
 from bascule.lake.epochs import Append, decide
 from bascule.lake.failpoints import VARIABLE
-from bascule.lake.options import ArchiveOptions, TableFormat
-from bascule.lake.storage import Bucket
-from bascule.lake.tables import open_table
+from bascule.lake.iceberg.catalog import open_catalog
+from bascule.lake.options import FORMATS, ArchiveOptions, TableFormat
+from bascule.lake.storage import Bucket, open_storage
 from harness import Streams
-from lakes import FORMATS, Archive, Format, until
+from lakes import Archive, Format, until
 
 from tests.unit.lake.query import Query, batch, expected
 
@@ -64,15 +64,37 @@ def credentials(tmp_path: Path) -> str:
 
 
 @pytest.fixture(params=FORMATS)
-def options(request: pytest.FixtureRequest, endpoint: str, credentials: str) -> ArchiveOptions:
-    path = f"s3://lake/{request.node.name.replace('[', '-').strip(']')}"
+def options(request: pytest.FixtureRequest, endpoint: str, credentials: str, tmp_path: Path) -> ArchiveOptions:
     table_format: TableFormat = request.param
-    return ArchiveOptions(path, table_format, ("partition",), credentials=credentials, endpoint=endpoint)
+    name = request.node.name.replace("[", "-").strip("]")
+    if table_format == "iceberg":
+        catalog = catalog_in_bucket(tmp_path, endpoint, name)
+        return ArchiveOptions("lake.table", table_format, ("partition",), credentials=catalog)
+    return ArchiveOptions(f"s3://lake/{name}", table_format, ("partition",), credentials=credentials, endpoint=endpoint)
+
+
+def catalog_in_bucket(folder: Path, endpoint: str, name: str) -> str:
+    """Properties of a SQL catalog whose tables are in the bucket, with the secrets, in a file."""
+    properties = {
+        "type": "sql",
+        "uri": f"sqlite:///{folder}/catalog.db",
+        "warehouse": f"s3://lake/{name}",
+        "s3.endpoint": endpoint,
+        "s3.region": "us-east-1",
+        "s3.access-key-id": "test",
+        "s3.secret-access-key": SECRET,
+    }
+    path = folder / "catalog.json"
+    path.write_text(json.dumps(properties))
+    return str(path)
 
 
 def rows(options: ArchiveOptions, folder: Path) -> list[tuple[int, int]]:
     """(partition, offset) of every row that readers see, sorted."""
-    bucket = open_table(options, "").storage
+    if options.table_format == "iceberg":
+        found = open_catalog(options).load_table(options.path).scan().to_arrow().to_pylist()
+        return sorted((row["partition"], row["offset"]) for row in found)
+    bucket = open_storage(options.path, options)
     if options.table_format == "delta":
         table = import_module("deltalake").DeltaTable(options.path, storage_options=getattr(bucket, "options", None))
         found = table.to_pyarrow_table().to_pylist()
@@ -97,7 +119,7 @@ def test_steps_of_commits_in_a_bucket(options: ArchiveOptions, tmp_path: Path, m
     query.epoch(0, [batch(0, 3)], [batch(0, 2, 1)])
     number, end = 1, 3
     for point in ("files-written", "before-commit", "after-commit", "between-moves", "before-answer"):
-        if point == "between-moves" and options.table_format == "delta":
+        if point == "between-moves" and options.table_format != "parquet":
             continue
         (tmp_path / point).write_text("fail")
         with pytest.raises(OSError, match=point):
@@ -127,6 +149,9 @@ def test_a_commit_that_was_overtaken_is_refused_by_the_service(options: ArchiveO
 def test_a_service_without_conditional_puts_is_refused(
     options: ArchiveOptions, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    if options.table_format == "iceberg":
+        pytest.skip("commits of Iceberg tables are those of its catalog")
+
     def overwrite(bucket: Bucket, name: str, content: bytes) -> bool:
         bucket.replace(name, content)
         return True
@@ -151,14 +176,18 @@ def test_an_archive_in_a_bucket_shows_no_secret(
 ) -> None:
     streams.create("s")
     streams.put("s", [b"a"] * 10)
-    to = f"s3://lake/spark-{table_format}"
-    archive = Archive(spark, streams, tmp_path, table_format, to=to, credentials=credentials, endpoint=endpoint)
+    if table_format == "iceberg":
+        options = ArchiveOptions("lake.spark", "iceberg", credentials=catalog_in_bucket(tmp_path, endpoint, "spark"))
+    else:
+        to = f"s3://lake/spark-{table_format}"
+        options = ArchiveOptions(to, table_format, credentials=credentials, endpoint=endpoint)
+    given = {"to": options.path, "credentials": options.credentials, "endpoint": options.endpoint}
+    archive = Archive(spark, streams, tmp_path, table_format, **given)
     archive.run()
     streams.put("s", [b"b"])
     archive.run()
     archive.forget_last_commit()
     archive.run()
-    options = ArchiveOptions(to, table_format, credentials=credentials, endpoint=endpoint)
     assert rows(options, tmp_path / "copy") == [(0, offset) for offset in range(11)]
     checkpoint = [path for path in archive.checkpoint.rglob("*") if path.is_file()]
     assert checkpoint

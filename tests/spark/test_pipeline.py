@@ -13,6 +13,7 @@ from bascule.lake import writing
 from bascule.pipeline import Gate, Outcome, parse_job, plan, run
 from bascule.pipeline.progress import EpochReport
 from harness import Streams
+from lakes import catalog_file, read
 
 pytestmark = pytest.mark.spark
 
@@ -301,6 +302,24 @@ class TestSchemaChange:
         )
         changed.run()
         assert [(row["id"], row["amount"]) for row in changed.rows()] == [(0, None), (None, 1.0)]
+
+    def test_evolve_of_an_iceberg_table(self, jobs: Jobs, streams: Streams) -> None:
+        jobs.document["targets"] = [
+            {
+                "format": "iceberg",
+                "path": "lake.good",
+                "credentials": catalog_file(jobs.folder),
+                "onSchemaChange": "evolve",
+            }
+        ]
+        jobs.document["sql"] = "SELECT stream, partition, offset, CAST(value.id AS TINYINT) AS id FROM source"
+        streams.put("s", [order(0)])
+        jobs.run()
+        jobs.document["sql"] = "SELECT stream, partition, offset, value.amount AS amount FROM source"
+        streams.put("s", [order(1)])
+        assert jobs.run().restarts == 0
+        rows = read("lake.good", "iceberg", catalog_file(jobs.folder))
+        assert [(row["offset"], row["id"], row["amount"]) for row in rows] == [(0, 0, None), (1, None, 1.0)]
 
     def test_evolve_does_not_change_a_type(self, changed: Jobs) -> None:
         changed.document["targets"][0]["onSchemaChange"] = "evolve"

@@ -40,6 +40,7 @@ PURE = [
     "control/specs.py",
     "lake/commit_record.py",
     "lake/epochs.py",
+    "lake/iceberg/state.py",
     "lake/ranges.py",
 ]
 

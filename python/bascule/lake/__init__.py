@@ -1,6 +1,7 @@
-"""Streams as lake tables: Delta and Parquet, written by Spark, each micro-batch exactly once by the table's own commit.
+"""Streams as lake tables: Delta, Iceberg and Parquet, written by Spark, each micro-batch exactly once.
 
-Needs pyarrow, obstore and, for Delta, deltalake (`pip install 'bascule[lake]'`); the functions that write need pyspark.
+Needs pyarrow, obstore and the library of the table's format, deltalake or pyiceberg (`pip install 'bascule[lake]'`);
+the functions that write need pyspark.
 Importing this package imports none of them.
 
 >>> bascule.spark.archive(spark, stream="orders", to="lake/orders", checkpoint="lake/orders.checkpoint")
@@ -11,7 +12,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from bascule.lake.maintenance import compact, coverage, vacuum
+    from bascule.lake.maintenance import compact, coverage, expire, vacuum
     from bascule.lake.options import ArchiveOptions, parse_archive_options
     from bascule.lake.ranges import Covered, Source
     from bascule.lake.writing import start, write_epoch
@@ -22,6 +23,7 @@ __all__ = [
     "Source",
     "compact",
     "coverage",
+    "expire",
     "parse_archive_options",
     "start",
     "vacuum",
@@ -34,6 +36,7 @@ _HOMES = {
     "Source": "ranges",
     "compact": "maintenance",
     "coverage": "maintenance",
+    "expire": "maintenance",
     "parse_archive_options": "options",
     "start": "writing",
     "vacuum": "maintenance",

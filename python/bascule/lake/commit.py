@@ -87,8 +87,9 @@ def check_files(table: LakeTable, files: Sequence[DataFile]) -> None:
     Raises:
         StateError: one is missing or has another size.
     """
+    store = table.storage
     for each in files:
-        size = table.storage.size(each.staged)
+        size = store.size(each.staged)
         if size != each.bytes:
             found = "is missing" if size is None else f"has {size} bytes, not {each.bytes}"
             raise StateError(

@@ -48,7 +48,32 @@ def storage_options(options: ArchiveOptions) -> dict[str, str]:
     return found
 
 
+def catalog_properties(options: ArchiveOptions) -> dict[str, str]:
+    """The properties of an Iceberg catalog in the file of the option `credentials`; without it none. They hold secrets.
+
+    Raises:
+        UsageError: the file is not an object of texts.
+        StateError: the file cannot be read.
+    """
+    if options.credentials is None:
+        return {}
+    given = _document(options.credentials)
+    for name, value in given.items():
+        if not isinstance(value, str):
+            raise usage(f"{options.credentials}: {name} is not a property of a catalog with a text value")
+    return given
+
+
 def _from_file(path: str) -> dict[str, str]:
+    given = {name.upper(): value for name, value in _document(path).items()}
+    for name, value in given.items():
+        if name not in VARIABLES or not isinstance(value, str):
+            hint = nearest(name, VARIABLES) or f": choose among {', '.join(VARIABLES)}"
+            raise usage(f"{path}: {name} is not a storage option with a text value{hint}")
+    return given
+
+
+def _document(path: str) -> dict[str, Any]:
     try:
         document: object = load_json(located(path).read_text())
     except OSError as cause:
@@ -58,9 +83,4 @@ def _from_file(path: str) -> dict[str, str]:
         raise usage(f"the file of the option credentials is not valid JSON: {path}") from cause
     if not isinstance(document, dict):
         raise usage(f"the file of the option credentials is not a JSON object: {path}")
-    given = {name.upper(): value for name, value in cast("dict[str, Any]", document).items()}
-    for name, value in given.items():
-        if name not in VARIABLES or not isinstance(value, str):
-            hint = nearest(name, VARIABLES) or f": choose among {', '.join(VARIABLES)}"
-            raise usage(f"{path}: {name} is not a storage option with a text value{hint}")
-    return given
+    return cast("dict[str, Any]", document)

@@ -17,7 +17,7 @@ A commit on a snapshot that another commit with one of these has overtaken is re
 import json
 import math
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from importlib import import_module
 from typing import Any, Final, cast
 from urllib.parse import quote
@@ -27,6 +27,7 @@ from bascule.lake.commit_record import TABLE
 from bascule.lake.credentials import storage_options
 from bascule.lake.epochs import Append, Epoch, Recorded, TableState
 from bascule.lake.files import DataFile
+from bascule.lake.mismatch import another_table, difference
 from bascule.lake.options import ArchiveOptions, codec_of, partition_column
 from bascule.lake.plans import FilePlan, hive_plan
 from bascule.lake.ranges import Covered, Source
@@ -84,16 +85,18 @@ class DeltaTarget:
         """
         wanted, there = _columns(self._schema(schema)), _columns(table.schema())
         if wanted != there:
-            raise _another(self.storage.uri, difference(wanted, there))
+            raise another_table(self.storage.uri, difference(wanted, there))
         fields = [partition_column(field) for field in self._options.partition_by]
         metadata = table.metadata()
         if list(metadata.partition_columns) != fields:
             found = ", ".join(metadata.partition_columns) or "none"
-            raise _another(self.storage.uri, f"it is partitioned by {found}, and partitionBy is {fields or 'none'}")
+            raise another_table(
+                self.storage.uri, f"it is partitioned by {found}, and partitionBy is {fields or 'none'}"
+            )
         for name, value in metadata.configuration.items():
             is_mapped = name == "delta.columnMapping.mode" and value != "none"
             if is_mapped or name == FORGETS_EPOCHS or name.startswith("delta.constraints."):
-                raise _another(self.storage.uri, f"it has {name} = {value}, which this sink does not support")
+                raise another_table(self.storage.uri, f"it has {name} = {value}, which this sink does not support")
 
     def snapshot(self, epoch: Epoch) -> tuple[TableState, Any]:
         """What the newest version says about an epoch, and the opened table."""
@@ -130,6 +133,14 @@ class DeltaTarget:
         if isinstance(self.storage, LocalFolder):
             self.storage.sync(f"{LOG}/{self.open().version():020d}.json")
 
+    def columns(self) -> Any:
+        """Arrow schema of the newest version."""
+        return import_module("pyarrow").schema(self.open().schema().to_arrow())
+
+    def add_columns(self, schema: Any) -> None:
+        """Add columns."""
+        self.open().alter.add_columns(self._schema(schema).fields)
+
     def plan(self, schema: Any, token: str) -> FilePlan:  # noqa: ARG002 - files are written where they stay
         """The plan of files that stay where they are: readers know them by the table's log."""
         return hive_plan(self.storage, self._options, schema)
@@ -156,7 +167,7 @@ class DeltaTarget:
 
     def _create(self, schema: Any) -> None:
         if self.storage.read(TABLE) is not None:
-            raise _another(self.storage.uri, "the folder contains a Parquet table")
+            raise another_table(self.storage.uri, "the folder contains a Parquet table")
         check_conditional_put(self.storage)
         try:
             self._delta.DeltaTable.create(
@@ -176,7 +187,7 @@ class DeltaTarget:
         try:
             return self._delta.Schema.from_arrow(nullable)
         except Exception as cause:
-            raise _another(self.storage.uri, f"Delta cannot hold these columns: {cause}") from cause
+            raise another_table(self.storage.uri, f"Delta cannot hold these columns: {cause}") from cause
 
 
 def _covered(table: Any, sources: Iterable[Source]) -> dict[Source, Covered]:
@@ -188,17 +199,6 @@ def _covered_by(table: Any, source: Source) -> Covered | None:
     name = _source_name(source)
     numbers = [table.transaction_version(f"bascule/{each}/{name}") for each in ("first", "end", "by")]
     return None if numbers[1] is None else Covered(*(int(number) for number in numbers))
-
-
-def difference(wanted: Mapping[str, Any], there: Mapping[str, Any]) -> str:
-    """How the columns of a table differ from those of rows, as a clause; for different ones."""
-    for name, kind in wanted.items():
-        if name not in there:
-            return f"it has no column {name}"
-        if there[name] != kind:
-            return f"its column {name} is {json.dumps(there[name])}, the rows have {json.dumps(kind)}"
-    extra = next(name for name in there if name not in wanted)
-    return f"it has a column {extra}, which the rows lack"
 
 
 def import_deltalake() -> Any:
@@ -213,11 +213,6 @@ def import_deltalake() -> Any:
         raise StateError(
             "failed_precondition", "Delta tables need the package deltalake: pip install 'bascule[lake]'"
         ) from cause
-
-
-def _another(uri: str, what: str) -> StateError:
-    message = f"{uri} is another table: {what}; write to a new table"
-    return StateError("failed_precondition", message, {"table": uri})
 
 
 def _columns(schema: Any) -> dict[str, Any]:

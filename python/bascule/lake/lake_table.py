@@ -34,6 +34,18 @@ class LakeTable(Protocol):
         """
         ...
 
+    def columns(self) -> Any:
+        """Arrow schema of the newest version; None = tables of this format have no schema that can change."""
+        ...
+
+    def add_columns(self, schema: Any) -> None:
+        """Add the columns of an Arrow schema, with null in all rows. Columns that the table has meanwhile are left.
+
+        Raises:
+            UsageError: tables of this format have no schema that can change.
+        """
+        ...
+
     def plan(self, schema: Any, token: str) -> "FilePlan":
         """How tasks write files of rows with an Arrow schema, in an attempt with a token.
 

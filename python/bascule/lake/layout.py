@@ -4,6 +4,7 @@ A partitioned table has one folder for each set of partition values, as Hive nam
 Readers of Parquet and Delta leave out folders and files whose names begin with `_` or `.`.
 """
 
+import re
 from collections.abc import Mapping
 from datetime import date
 from typing import Final
@@ -31,6 +32,16 @@ def stream_folder(stream: str) -> str:
     """
     name = quote(stream, safe="")
     return f"%{ord(name[0]):02X}{name[1:]}" if name[:1] in (".", "_") else name
+
+
+def table_name(stream: str) -> str:
+    """The name of the table of a stream in a catalog: bytes other than letters, digits, `-` and `_` become `_XX`, and
+    so does a `_` before two digits of that kind, so that two streams never have one name.
+    """
+    escaped = re.sub("_(?=[0-9A-F]{2})", "_5F", stream)
+    return re.sub(
+        r"[^\w-]", lambda match: "".join(f"_{byte:02X}" for byte in match[0].encode()), escaped, flags=re.ASCII
+    )
 
 
 def partition_folder(values: Values) -> str:

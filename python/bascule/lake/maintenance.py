@@ -19,21 +19,23 @@ LEAST_RETENTION_HOURS: Final = 1
 
 
 def compact(options: ArchiveOptions, *, stream: str = "") -> dict[str, Any]:
-    """Merge small files of a Delta table into files of about `options.file_bytes`.
+    """Merge small files of a Delta or Iceberg table into files of about `options.file_bytes`.
 
     Rows and what the table records about epochs stay as they are; readers of older versions keep their files until
-    `vacuum`. Queries may append meanwhile.
+    `vacuum`. Queries may append meanwhile. Snapshots of an Iceberg table that are older than its property
+    `history.expire.max-snapshot-age-ms`, 5 days without it, are expired.
 
     Args:
         options: of the table.
         stream: whose table, when the path contains `{stream}`.
 
     Returns:
-        Figures of deltalake, among them `numFilesAdded` and `numFilesRemoved`.
+        Figures, among them `numFilesAdded` and `numFilesRemoved`.
 
     Raises:
-        UsageError: it is not a Delta table.
-        StateError: there is no such table.
+        UsageError: it is a Parquet table.
+        StateError: there is no such table, or it has delete files of Iceberg.
+        UnavailableError: other writers committed first many times in a row.
     """
     return _opened(options, stream).compact()
 
@@ -59,7 +61,7 @@ def vacuum(
         Names of the files, relative to the table.
 
     Raises:
-        UsageError: `retention_hours` is below 1.
+        UsageError: `retention_hours` is below 1, or it is an Iceberg table, whose files its engine removes.
         StateError: there is no such table.
     """
     if retention_hours < LEAST_RETENTION_HOURS:
@@ -68,6 +70,33 @@ def vacuum(
             "may belong to a running micro-batch"
         )
     return _opened(options, stream).vacuum(retention_hours, dry_run=dry_run)
+
+
+def expire(options: ArchiveOptions, *, stream: str = "", retention_hours: float = DEFAULT_RETENTION_HOURS) -> list[int]:
+    """Expire old snapshots of an Iceberg table, except those that a branch or a tag names.
+
+    This changes metadata only: remove the files that no snapshot names any more with the engine that owns the table.
+    What the table records about epochs stays.
+
+    Args:
+        options: of the table.
+        stream: whose table, when the path contains `{stream}`.
+        retention_hours: only snapshots that are older: longer than any reader of an older version reads.
+
+    Returns:
+        The ids of the expired snapshots.
+
+    Raises:
+        UsageError: it is not an Iceberg table.
+        StateError: there is no such table.
+        UnavailableError: other writers committed first many times in a row.
+    """
+    from bascule.lake.iceberg import maintenance, target  # noqa: PLC0415 - the package may be missing
+
+    table = _opened(options, stream)
+    if not isinstance(table, target.IcebergTarget):
+        raise usage("expire is for Iceberg tables: vacuum deletes files of Delta and Parquet tables")
+    return maintenance.expire(table, retention_hours)
 
 
 def coverage(options: ArchiveOptions, sources: list[Source], *, stream: str = "") -> Mapping[Source, Covered]:

@@ -11,6 +11,8 @@ from typing import Any, Final, Literal, cast
 from bascule.spark.option_model import CATALOG_PROPERTIES, OptionSet, choice, flag, number, size, text
 from bascule.spark.usage import nearest, usage
 
+FORMATS: Final = ("delta", "parquet", "iceberg")
+DEFAULT_CATALOG: Final = "default"
 STREAM_MARK: Final = "{stream}"
 """In `path`: stands for the name of the stream, so that each stream has a table of its own."""
 LEAST_FILE_BYTES: Final = 1 << 20
@@ -22,6 +24,7 @@ MOST_COMPACT_EVERY: Final = 1_000_000
 CODECS: Final = ("zstd", "snappy", "lz4", "gzip", "none")
 _LEVELS: Final = {"zstd": (1, 22), "gzip": (1, 9)}
 _BUCKET: Final = re.compile(r"bucket\((\d+)\)")
+_NAME_IN_CATALOG: Final = re.compile(r"(?:[A-Za-z0-9_-]+\.)+[A-Za-z0-9_-]+")
 _SPARK_OWN: Final = frozenset({"checkpointlocation", "queryname", "format"})
 """Options that Spark adds to those of a sink."""
 
@@ -30,8 +33,15 @@ TABLE: Final = OptionSet(
     'Options of `format("bascule_archive")` and, but for `queryId` and `epoch`, of `bascule.spark.archive`, which sets '
     "`path`, `tableFormat`, `partitionBy` and `complete` itself. [Archive a stream](../how-to/archive.md) shows them.",
     (
-        text("path", "folder of the table, or `s3://bucket/folder`; `{stream}` in it: each stream has its own table"),
-        choice("tableFormat", "format of the table", ("delta", "parquet"), default="delta"),
+        text(
+            "path",
+            "folder of the table, or `s3://bucket/folder`; of an Iceberg table its name, `namespace.table`; `{stream}` "
+            "in it: each stream has its own table",
+        ),
+        choice("tableFormat", "format of the table", FORMATS, default="delta"),
+        text(
+            "catalog", "the catalog of an Iceberg table, as pyiceberg's configuration names it", default=DEFAULT_CATALOG
+        ),
         text(
             "partitionBy",
             "columns separated by commas: `date` (of `timestamp`, UTC), `bucket(N)` (by key), or columns of the rows",
@@ -55,14 +65,15 @@ TABLE: Final = OptionSet(
         ),
         number(
             "compactEvery",
-            "compact a Delta table after this many epochs; 0 = never",
+            "compact a Delta or Iceberg table after this many epochs; 0 = never",
             default="0",
             most=MOST_COMPACT_EVERY,
         ),
         text(
             "credentials",
-            "file with storage options as a JSON object, on every host or in `spark.files`",
-            unset="the environment (`AWS_…`)",
+            "file with storage options, or properties of the Iceberg catalog, as a JSON object, on every host or in "
+            "`spark.files`",
+            unset="the environment (`AWS_…`, `PYICEBERG_…`)",
         ),
         text("endpoint", "URL of an S3 service other than AWS", unset="the environment, else AWS"),
         text("region", "region of the bucket", unset="the environment, else us-east-1"),
@@ -78,7 +89,7 @@ TABLE: Final = OptionSet(
 )
 """Every option."""
 
-TableFormat = Literal["delta", "parquet"]
+TableFormat = Literal["delta", "parquet", "iceberg"]
 
 
 @dataclass(frozen=True)
@@ -86,8 +97,9 @@ class ArchiveOptions:
     """How a query writes one table, or one table per stream. Checked when it is made.
 
     Attributes:
-        path: local folder or `s3://bucket/folder`; `{stream}` in it stands for the name of each row's stream.
-        table_format: `delta` or `parquet`.
+        path: local folder or `s3://bucket/folder`; of an Iceberg table its name in the catalog, `namespace.table`, of
+            letters, digits, `_` and `-`. `{stream}` in it stands for the name of each row's stream.
+        table_format: `delta`, `parquet` or `iceberg`.
         partition_by: `date`, `bucket(N)` with 1 ≤ N ≤ 10,000, or names of columns of the rows, in order.
         target: name of this table within its query: 1–64 of `A–Z a–z 0–9 _ . -`. A query that writes the same table
             twice in one epoch needs two names.
@@ -95,12 +107,13 @@ class ArchiveOptions:
             level.
         file_bytes: size at which a file is closed, 1 MiB to 4 GiB.
         row_group_bytes: size of a row group in memory, at least 64 KiB.
-        compact_every: compact a Delta table after this many commits of the query; 0 = never.
-        credentials: path of a JSON file with storage options, the same on every host, or the name of one of
-            `spark.files`; None = the environment.
+        compact_every: compact a Delta or Iceberg table after this many commits of the query; 0 = never.
+        credentials: path of a JSON file with storage options, or with properties of the Iceberg catalog, the same on
+            every host, or the name of one of `spark.files`; None = the environment.
         endpoint: URL of an S3 service other than AWS.
         region: region of the bucket.
         complete: the rows are all records of their streams, so that offsets without a row do not exist.
+        catalog: the catalog of an Iceberg table, as pyiceberg's configuration names it; None = `default`.
 
     Raises:
         UsageError: a value is outside its range.
@@ -118,6 +131,7 @@ class ArchiveOptions:
     endpoint: str | None = None
     region: str | None = None
     complete: bool = False
+    catalog: str | None = None
 
     def __post_init__(self) -> None:
         _check(self)
@@ -167,18 +181,40 @@ def partition_column(field: str) -> str:
 
 
 def _check(options: ArchiveOptions) -> None:
-    if options.table_format not in ("delta", "parquet"):
-        raise usage(f"option tableFormat is {options.table_format!r}: it must be delta or parquet")
-    if "://" in options.path and not options.path.startswith("s3://"):
-        raise usage(f"option path is {options.path!r}: it must be a local folder or s3://bucket/folder")
+    if options.table_format not in FORMATS:
+        raise usage(f"option tableFormat is {options.table_format!r}: it must be delta, parquet or iceberg")
+    _check_place(options)
     if not re.fullmatch(r"[A-Za-z0-9_.-]{1,64}", options.target):
         raise usage(f"option target is {options.target!r}: it must be 1 to 64 letters, digits, _, . or -")
     codec_of(options.compression)
     _in_range("fileBytes", options.file_bytes, LEAST_FILE_BYTES, MOST_FILE_BYTES)
     _in_range("rowGroupBytes", options.row_group_bytes, LEAST_GROUP_BYTES, MOST_FILE_BYTES)
     _in_range("compactEvery", options.compact_every, 0, MOST_COMPACT_EVERY)
-    if options.compact_every and options.table_format != "delta":
-        raise usage("option compactEvery is for Delta tables: a Parquet table cannot be compacted while it is read")
+    if options.compact_every and options.table_format == "parquet":
+        raise usage(
+            "option compactEvery is for Delta and Iceberg tables: a Parquet table cannot be compacted while it is read"
+        )
+    _check_partitions(options)
+
+
+def _check_place(options: ArchiveOptions) -> None:
+    if options.table_format == "iceberg":
+        if not _NAME_IN_CATALOG.fullmatch(options.path.replace(STREAM_MARK, "stream")):
+            raise usage(
+                f"option path is {options.path!r}: an Iceberg table is named namespace.table, of letters, digits, "
+                "_ and -"
+            )
+        for name, value in (("endpoint", options.endpoint), ("region", options.region)):
+            if value is not None:
+                raise usage(f"option {name} is not for Iceberg tables: the properties of the catalog name the storage")
+        return
+    if options.catalog is not None:
+        raise usage(f"option catalog is {options.catalog!r}: it is for Iceberg tables (tableFormat iceberg)")
+    if "://" in options.path and not options.path.startswith("s3://"):
+        raise usage(f"option path is {options.path!r}: it must be a local folder or s3://bucket/folder")
+
+
+def _check_partitions(options: ArchiveOptions) -> None:
     columns = [partition_column(field) for field in options.partition_by]
     for field, column in zip(options.partition_by, columns, strict=True):
         count = bucket_count(field)

@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from bascule.errors import CorruptionError, StateError
+from bascule.errors import CorruptionError
 from bascule.lake.commit_record import (
     FORMAT,
     LAST,
@@ -25,10 +25,10 @@ from bascule.lake.commit_record import (
     record_name,
     state_of,
 )
-from bascule.lake.delta import difference
 from bascule.lake.epochs import Append, Epoch, TableState
 from bascule.lake.failpoints import failpoint
 from bascule.lake.files import DataFile
+from bascule.lake.mismatch import another_table, difference
 from bascule.lake.options import ArchiveOptions, partition_column
 from bascule.lake.plans import FilePlan, hive_plan
 from bascule.lake.ranges import Covered, Source
@@ -59,14 +59,16 @@ class ParquetTarget:
             StateError: it has other columns, is partitioned otherwise, or was made by a newer version.
         """
         if document.get("format") != FORMAT:
-            raise self._another(f"{TABLE} has format {document.get('format')}, this version reads {FORMAT}")
+            raise another_table(self.uri, f"{TABLE} has format {document.get('format')}, this version reads {FORMAT}")
         wanted = self._document(schema)
         columns, there = dict(wanted["columns"]), dict(document["columns"])
         if columns != there:
-            raise self._another(difference(columns, there))
+            raise another_table(self.uri, difference(columns, there))
         if document["partition_by"] != wanted["partition_by"]:
             found = ", ".join(document["partition_by"]) or "none"
-            raise self._another(f"it is partitioned by {found}, and partitionBy is {wanted['partition_by'] or 'none'}")
+            raise another_table(
+                self.uri, f"it is partitioned by {found}, and partitionBy is {wanted['partition_by'] or 'none'}"
+            )
 
     def exists(self) -> bool:
         """Whether there is a table."""
@@ -117,6 +119,20 @@ class ParquetTarget:
         """The plan of files that are staged until the commit."""
         return hive_plan(self.storage, self._options, schema, f"{STAGED}/{token}")
 
+    def columns(self) -> None:
+        """None: the columns are fixed."""
+        return
+
+    def add_columns(self, schema: Any) -> None:
+        """Refuse.
+
+        Raises:
+            UsageError: always.
+        """
+        raise usage(
+            f"{self.uri}: a Parquet table has fixed columns, without {', '.join(schema.names)}: write another table"
+        )
+
     def covered(self, sources: Iterable[Source]) -> dict[Source, Covered]:
         """The offsets that the newest record covers."""
         record = self.newest()
@@ -155,7 +171,9 @@ class ParquetTarget:
     def _create(self, schema: Any) -> None:
         for name, _ in self.storage.entries(""):
             if name.startswith("_delta_log/") or (name.endswith(".parquet") and not name.startswith(("_", "."))):
-                raise self._another(f"the folder contains {name}, which was not written as a Parquet table of Bascule")
+                raise another_table(
+                    self.uri, f"the folder contains {name}, which was not written as a Parquet table of Bascule"
+                )
         check_conditional_put(self.storage)
         self.storage.put_if_absent(TABLE, json.dumps(self._document(schema), sort_keys=True).encode())
 
@@ -163,10 +181,6 @@ class ParquetTarget:
         fields = [partition_column(field) for field in self._options.partition_by]
         columns = [[field.name, str(field.type)] for field in schema]
         return {"format": FORMAT, "columns": columns, "partition_by": fields}
-
-    def _another(self, what: str) -> StateError:
-        message = f"{self.storage.uri} is another table: {what}; write to a new table"
-        return StateError("failed_precondition", message, {"table": self.storage.uri})
 
 
 def read_files(target: ParquetTarget) -> list[str]:

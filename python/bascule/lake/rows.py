@@ -44,6 +44,8 @@ def shape_of(schema: "StructType", options: ArchiveOptions) -> Shape:
         raise usage("{stream} in the path needs a column stream of type string in the rows")
     rows = types.to_arrow_schema(schema, timezone="UTC")
     check_fields(options.partition_by, rows)
+    if options.table_format == "iceberg":  # it is partitioned by transforms, which add no columns
+        return Shape(rows, rows, identified)
     derived = {partition_column(field): field for field in options.partition_by}
     added = [pa.field(name, partition_type(field, rows)) for name, field in derived.items() if name not in rows.names]
     if all(field.name in derived for field in rows):

@@ -22,7 +22,7 @@ leave_when_closed()  # at import, because Spark's workers that look for data sou
 
 
 class ArchiveSink(DataSource):
-    """Appends to Delta and Parquet tables, each micro-batch exactly once. It does not read: use the table's format."""
+    """Appends to lake tables, each micro-batch exactly once. It does not read: use the table's format."""
 
     @classmethod
     def name(cls) -> str:
@@ -36,7 +36,7 @@ class ArchiveSink(DataSource):
             UsageError: always.
         """
         with sentence_first():
-            raise usage("bascule_archive writes tables: read them as format parquet, or with deltalake")
+            raise usage("bascule_archive writes tables: read them as format parquet, or with deltalake or pyiceberg")
 
     def writer(self, schema: "StructType", overwrite: bool) -> "EpochWriter":
         """A batch write, as one epoch of a query."""

@@ -39,15 +39,16 @@ def archive(  # noqa: PLR0913 - all by name
     name: str | None = None,
     **options: str | float | bool,
 ) -> "StreamingQuery":
-    """Start a query that keeps the records of streams in a Delta or Parquet table, each exactly once.
+    """Start a query that keeps the records of streams in a Delta, Iceberg or Parquet table, each exactly once.
 
     Args:
         spark: the session.
-        to: folder of the table, or `s3://bucket/folder`. With `{stream}` in it each stream has a table of its own.
+        to: folder of the table, or `s3://bucket/folder`; of an Iceberg table `namespace.table`. With `{stream}` in it
+            each stream has a table of its own.
         checkpoint: folder of the query's checkpoint; it belongs to the table. With another one the table refuses
             records that it has.
         stream: one name or several; None = the option `streamPattern` or `assign` selects them.
-        format: `delta` or `parquet`.
+        format: `delta`, `iceberg` or `parquet`.
         partition_by: `date`, `bucket(N)` by key, or columns; one or several, in order.
         columns: of `format("bascule")`; `stream`, `incarnation`, `partition`, `offset` and `timestamp` must be among
             them.

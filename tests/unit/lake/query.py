@@ -1,5 +1,6 @@
 """A query without Spark: tasks write files, the driver commits them, runs die and continue."""
 
+import json
 from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
@@ -7,10 +8,10 @@ from typing import Any
 from uuid import uuid4
 
 from bascule.lake.commit import commit_epoch
-from bascule.lake.delta import DeltaTarget
 from bascule.lake.epochs import Epoch, Writer
-from bascule.lake.options import ArchiveOptions
-from bascule.lake.parquet import ParquetTarget
+from bascule.lake.iceberg.catalog import open_catalog
+from bascule.lake.lake_table import LakeTable
+from bascule.lake.options import ArchiveOptions, TableFormat
 from bascule.lake.partitioning import partition_type
 from bascule.lake.ranges import merge
 from bascule.lake.rows import Shape
@@ -51,6 +52,20 @@ def batch(first: int, end: int, partition: int = 0, *, stream: str = "s", incarn
     )
 
 
+def options_of(table_format: TableFormat, folder: Path, *partition_by: str) -> ArchiveOptions:
+    """A table in `folder`; of an Iceberg table, with a SQL catalog there."""
+    if table_format != "iceberg":
+        return ArchiveOptions(str(folder / "table"), table_format, partition_by)
+    properties = {"type": "sql", "uri": f"sqlite:///{folder}/catalog.db", "warehouse": f"file://{folder}"}
+    (folder / "catalog.json").write_text(json.dumps(properties))
+    return ArchiveOptions("lake.table", table_format, partition_by, credentials=str(folder / "catalog.json"))
+
+
+def data_files(folder: Path, name: str = "*.parquet") -> list[Path]:
+    """The data files below a folder, sorted, also those that no reader sees; `name` selects some."""
+    return sorted(folder.rglob(name))
+
+
 class Query:
     """A query that writes one table; `restart` begins a new run."""
 
@@ -89,13 +104,13 @@ class Query:
         return self.commit(number, *self.write(tasks))
 
     @property
-    def table(self) -> DeltaTarget | ParquetTarget:
-        found = open_table(self.options, "")
-        assert isinstance(found, (DeltaTarget, ParquetTarget))
-        return found
+    def table(self) -> LakeTable:
+        return open_table(self.options, "")
 
     @property
     def shape(self) -> Shape:
+        if self.options.table_format == "iceberg":
+            return Shape(SCHEMA, SCHEMA, True)
         fields = [(field, partition_type(field, SCHEMA)) for field in self.options.partition_by]
         added = [pa.field("bucket" if "bucket" in name else name, kind) for name, kind in fields]
         return Shape(SCHEMA, pa.schema([*SCHEMA, *(each for each in added if each.name not in SCHEMA.names)]), True)
@@ -110,6 +125,8 @@ def read(options: ArchiveOptions) -> Any:
     """The table as any reader sees it."""
     if options.table_format == "delta":
         return import_module("deltalake").DeltaTable(options.path).to_pyarrow_table()
+    if options.table_format == "iceberg":
+        return open_catalog(options).load_table(options.path).scan().to_arrow()
     if not Path(options.path).exists():
         return SCHEMA.empty_table()
     return datasets.dataset(options.path, schema=SCHEMA, format="parquet", partitioning="hive").to_table()

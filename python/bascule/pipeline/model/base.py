@@ -15,7 +15,7 @@ from pydantic.alias_generators import to_camel
 from bascule._paths import parse_path
 from bascule._units import parse_duration_ms
 
-__all__ = ["BASE", "Location", "Milliseconds", "Name", "Part", "SmallFile", "exactly_one", "is_url"]
+__all__ = ["BASE", "Location", "Milliseconds", "Name", "Part", "SmallFile", "exactly_one", "is_url", "location"]
 
 BASE: Final = "base"
 """Key of the validation context: the directory that relative paths start from."""
@@ -44,7 +44,12 @@ def _file(value: object, info: ValidationInfo) -> object:
     return _base(info) / path if isinstance(path, Path) else path
 
 
-def _location(value: str, info: ValidationInfo) -> str:
+def location(value: str, info: ValidationInfo) -> str:
+    """The value of a `Location`: a relative path becomes one below the directory of the job file.
+
+    Raises:
+        ValueError: it is empty.
+    """
     if not value.strip():
         raise ValueError("the path is empty")
     if is_url(value):
@@ -66,7 +71,7 @@ Milliseconds = Annotated[int, BeforeValidator(parse_duration_ms, json_schema_inp
 """A duration of at least 0, as "30s"; a number without a unit is in milliseconds."""
 SmallFile = Annotated[Path, BeforeValidator(_file)]
 """A file on the machine of the driver."""
-Location = Annotated[str, AfterValidator(_location)]
+Location = Annotated[str, AfterValidator(location)]
 """A directory: a path of this machine, or a URL such as `s3://bucket/path`."""
 
 

@@ -1,6 +1,5 @@
 """A lake table as a target of a job, written by `bascule.lake`."""
 
-import json
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from bascule.errors import StateError
 from bascule.lake import writing
 from bascule.lake.options import STREAM_MARK, ArchiveOptions, partition_column
+from bascule.lake.tables import open_table
 from bascule.pipeline.dead_letters import Origin
 from bascule.pipeline.model.targets import OnSchemaChange, Table
 
@@ -48,10 +48,10 @@ class TableTarget:
         """Whether the table is there. Of several tables by stream: no."""
         if STREAM_MARK in self.options.path:
             return False
-        return self._target().exists()
+        return open_table(self.options, "").exists()
 
     def difference(self, schema: "StructType") -> str | None:
-        """See `JobTarget`. Only Delta tables have columns of their own to compare."""
+        """See `JobTarget`. A folder of Parquet files has no columns of its own to compare."""
         columns = self._columns()
         if columns is None:
             return None
@@ -67,33 +67,33 @@ class TableTarget:
             frame = self._evolved(frame)
         writing.write_epoch(frame, self.options, query_id=origin.query_id, epoch=origin.epoch)
 
-    def _target(self) -> Any:
-        module = "delta" if self.options.table_format == "delta" else "parquet"
-        kind = "DeltaTarget" if self.options.table_format == "delta" else "ParquetTarget"
-        return getattr(import_module(f"bascule.lake.{module}"), kind)(self.options.path, self.options)
-
     def _columns(self) -> "dict[str, DataType] | None":
         """The columns of the table by name; None = there is no table, or it has no schema."""
-        from pyspark.sql.types import StructType  # noqa: PLC0415 - heavy
-
-        if self.options.table_format != "delta" or STREAM_MARK in self.options.path:
+        if STREAM_MARK in self.options.path:
             return None
-        target = self._target()
-        if not target.exists():
+        table = open_table(self.options, "")
+        columns = table.columns() if table.exists() else None
+        if columns is None:
             return None
-        schema = StructType.fromJson(json.loads(target.open().schema().to_json()))
-        return {field.name: field.dataType for field in schema.fields}
+        return {field.name: field.dataType for field in _arrow().from_arrow_schema(columns).fields}
 
     def _given(self, columns: "Mapping[str, DataType]", schema: "StructType") -> "dict[str, DataType]":
         """The columns that rows will have in the table: the archive adds those that it partitions by."""
         added = {partition_column(field) for field in self.options.partition_by}
-        given = {field.name: field.dataType for field in schema.fields}
+        given = {field.name: self._stored(field.dataType) for field in schema.fields}
         return {**{name: kind for name, kind in columns.items() if name in added}, **given}
+
+    def _stored(self, kind: "DataType") -> "DataType":
+        """The type that the table has for a type of the rows: Iceberg has no integers below 32 bits."""
+        from pyspark.sql.types import ByteType, IntegerType, ShortType  # noqa: PLC0415 - heavy
+
+        is_small = self.options.table_format == "iceberg" and isinstance(kind, ByteType | ShortType)
+        return IntegerType() if is_small else kind
 
     def _evolved(self, frame: "DataFrame") -> "DataFrame":
         """`frame` with every column of the table, after the table got every column of the frame."""
         from pyspark.sql import functions as F  # noqa: N812, PLC0415 - its usual name, and heavy
-        from pyspark.sql.types import StructField  # noqa: PLC0415 - heavy
+        from pyspark.sql.types import StructType  # noqa: PLC0415 - heavy
 
         columns = self._columns()
         if columns is None:
@@ -107,14 +107,17 @@ class TableTarget:
                     {"table": self.options.path, "column": name},
                 )
         if added := [field for field in frame.schema.fields if field.name not in columns]:
-            delta: Any = import_module("deltalake")
-            fields = [delta.Field.from_json(StructField(field.name, field.dataType).json()) for field in added]
-            self._target().open().alter.add_columns(fields)
+            open_table(self.options, "").add_columns(_arrow().to_arrow_schema(StructType(added), timezone="UTC"))
             logger.warning("%s has new columns: %s", self.place, ", ".join(field.name for field in added))
         for name, kind in columns.items():
             if name not in given:
                 frame = frame.withColumn(name, F.lit(None).cast(kind))
         return frame
+
+
+def _arrow() -> Any:
+    """Spark's conversions from and to schemas of Arrow."""
+    return import_module("pyspark.sql.pandas.types")
 
 
 def _first_difference(columns: "Mapping[str, DataType]", given: "Mapping[str, DataType]") -> str | None:

@@ -1,0 +1,198 @@
+"""Compaction of Iceberg tables by bin-packing, and expiry of their snapshots. Safe while queries append.
+
+pyiceberg has neither a rewrite of small files nor a removal of files that no snapshot names. The first one is here; the
+second one is left to the engine that owns the table.
+"""
+
+import logging
+import random
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Final, TypeVar
+from uuid import uuid4
+
+from bascule.errors import StateError, UnavailableError
+from bascule.lake.files import ORDER, DataFile, TableWriter
+from bascule.lake.iceberg.catalog import import_pyiceberg
+from bascule.lake.iceberg.target import IcebergTarget, entry, plan_of, without_retries
+from bascule.lake.storage import FileStore
+
+logger = logging.getLogger("bascule.lake")
+
+T = TypeVar("T")
+
+MOST_CONFLICTS: Final = 30
+_LONGEST_PAUSE_S: Final = 2.0
+_MAX_AGE_MS: Final = "history.expire.max-snapshot-age-ms"
+_DEFAULT_MAX_AGE_MS: Final = 5 * 24 * 3600 * 1000
+"""Iceberg's own default of this property."""
+
+
+@dataclass(frozen=True)
+class _Rewrite:
+    """Small files, and those that have their rows now."""
+
+    old: tuple[Any, ...]
+    new: tuple[DataFile, ...]
+
+
+def compact(target: IcebergTarget) -> dict[str, int]:
+    """Merge files below half of `fileBytes` into files of about `fileBytes`, then expire old snapshots.
+
+    Snapshots older than the table's property `history.expire.max-snapshot-age-ms` (5 days without it) are expired.
+
+    Returns:
+        `numFilesAdded`, `numFilesRemoved` and `numSnapshotsExpired`.
+
+    Raises:
+        StateError: the table has delete files, which rewriting would lose.
+        UnavailableError: other writers committed first `MOST_CONFLICTS` times in a row.
+    """
+    table = target.open()
+    _check_no_deletes(target, table)
+    plan, token = plan_of(table), uuid4().hex
+    rewrites = [
+        rewrite
+        for number, tasks in enumerate(_bins(table, target.options.file_bytes))
+        if (rewrite := _rewritten(table, TableWriter(plan, target.options, prefix=f"{token}-{number:05d}"), tasks))
+    ]
+    if rewrites and not _commit(target, rewrites, plan.store):
+        rewrites = []
+    age_ms = int(table.properties.get(_MAX_AGE_MS, _DEFAULT_MAX_AGE_MS))
+    expired = expire(target, age_ms / 3_600_000)
+    return {
+        "numFilesAdded": sum(len(each.new) for each in rewrites),
+        "numFilesRemoved": sum(len(each.old) for each in rewrites),
+        "numSnapshotsExpired": len(expired),
+    }
+
+
+def expire(target: IcebergTarget, retention_hours: float) -> list[int]:
+    """Expire snapshots that are older than `retention_hours`; those that a branch or tag names are kept.
+
+    Returns:
+        The ids of the expired snapshots.
+
+    Raises:
+        UnavailableError: other writers committed first `MOST_CONFLICTS` times in a row.
+    """
+    before = datetime.fromtimestamp(time.time() - retention_hours * 3600, UTC)
+
+    def attempt(table: Any) -> list[int]:
+        kept = {each.snapshot_id for each in table.refs().values()}
+        old = [
+            each.snapshot_id
+            for each in table.snapshots()
+            if each.timestamp_ms < before.timestamp() * 1000 and each.snapshot_id not in kept
+        ]
+        if old:
+            table.maintenance.expire_snapshots().by_ids(old).commit()
+        return old
+
+    return _until_committed(target, attempt)
+
+
+def _check_no_deletes(target: IcebergTarget, table: Any) -> None:
+    content = import_pyiceberg("manifest").ManifestContent
+    snapshot = table.current_snapshot()
+    if snapshot is not None and any(each.content == content.DELETES for each in snapshot.manifests(table.io)):
+        raise StateError(
+            "failed_precondition",
+            f"{target.uri} has delete files, which this compaction cannot apply: compact it with the engine that wrote "
+            "them (in Spark: CALL system.rewrite_data_files)",
+            {"table": target.uri},
+        )
+
+
+def _bins(table: Any, file_bytes: int) -> list[list[Any]]:
+    """Scan tasks of small files of one partition each, in the order of their rows; at least two in a bin."""
+    packer = import_pyiceberg("utils.bin_packing").ListPacker(file_bytes, lookback=1, largest_bin_first=False)
+    groups: dict[Any, list[Any]] = {}
+    for task in table.scan().plan_files():
+        if task.file.file_size_in_bytes < file_bytes // 2 and task.file.spec_id == table.metadata.default_spec_id:
+            groups.setdefault(task.file.partition, []).append(task)
+    key = _lower_bound(table)
+    bins: list[list[Any]] = []
+    for tasks in groups.values():
+        bins += packer.pack(sorted(tasks, key=key), _file_bytes)
+    return [tasks for tasks in bins if len(tasks) > 1]
+
+
+def _file_bytes(task: Any) -> int:
+    return int(task.file.file_size_in_bytes)
+
+
+def _lower_bound(table: Any) -> Callable[[Any], tuple[Any, ...]]:
+    """A key that orders scan tasks by their first row; those without statistics come first."""
+    from_bytes = import_pyiceberg("conversions").from_bytes
+    fields = [table.schema().find_field(name) for name in ORDER if name in table.schema().column_names]
+
+    def key(task: Any) -> tuple[Any, ...]:
+        bounds: dict[int, bytes] = task.file.lower_bounds or {}
+        return tuple(
+            (True, from_bytes(each.field_type, bounds[each.field_id])) if each.field_id in bounds else (False,)
+            for each in fields
+        )
+
+    return key
+
+
+def _rewritten(table: Any, writer: TableWriter, tasks: Sequence[Any]) -> _Rewrite | None:
+    """The rows of small files in new ones; None = that makes no fewer files."""
+    io: Any = import_pyiceberg("io.pyarrow")
+    everything = import_pyiceberg("expressions").AlwaysTrue()
+    scan = io.ArrowScan(table.metadata, table.io, table.schema(), everything)
+    try:
+        for task in tasks:
+            for batch in scan.to_record_batches([task]):
+                writer.write(batch.select(writer.plan.schema.names).cast(writer.plan.schema))
+        files = writer.close()
+    except BaseException:
+        writer.discard()
+        raise
+    if len(files) >= len(tasks):
+        writer.discard()
+        return None
+    return _Rewrite(tuple(task.file for task in tasks), tuple(files))
+
+
+def _commit(target: IcebergTarget, rewrites: Sequence[_Rewrite], store: FileStore) -> bool:
+    """Replace the files in one commit. False = another compaction has replaced some of them."""
+    missing = import_pyiceberg("exceptions").ValidationException
+
+    def attempt(table: Any) -> None:
+        _check_no_deletes(target, table)
+        transaction = without_retries(table).transaction()
+        with transaction.update_snapshot(snapshot_properties={"bascule.compaction": "true"}).overwrite() as replaced:
+            for rewrite in rewrites:
+                for old in rewrite.old:
+                    replaced.delete_data_file(old)
+                for new in rewrite.new:
+                    replaced.append_data_file(entry(new, table))
+        transaction.commit_transaction()
+
+    try:
+        _until_committed(target, attempt)
+    except (missing, StateError, UnavailableError) as cause:  # nothing was committed
+        store.delete([each.name for rewrite in rewrites for each in rewrite.new])
+        if not isinstance(cause, missing):
+            raise
+        logger.warning("%s: another compaction was faster: %s", target.uri, cause)
+        return False
+    return True
+
+
+def _until_committed(target: IcebergTarget, attempt: Callable[[Any], T]) -> T:
+    """Run an attempt at a commit on the newest version, again as long as others commit first."""
+    conflict = import_pyiceberg("exceptions").CommitFailedException
+    for number in range(MOST_CONFLICTS):
+        try:
+            return attempt(target.open())
+        except conflict:
+            pause = min(_LONGEST_PAUSE_S, 0.02 * 2**number)
+            time.sleep(pause * random.uniform(0.5, 1))  # noqa: S311 - spreads writers
+    raise UnavailableError(
+        "busy", f"{target.uri}: other writers committed first {MOST_CONFLICTS} times in a row; try again"
+    )
