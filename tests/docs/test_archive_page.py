@@ -15,6 +15,7 @@ from pathlib import Path
 print("tables", sorted(path.parent.name for path in Path("lake").glob("*/_delta_log")))
 print("words", DeltaTable("lake/words").to_pyarrow_table().to_pylist())
 """
+VALUES = [b"first order", b"second order"]
 PRODUCE = """
 import subprocess, sys
 for stream, value in (("orders", "second order"), ("refunds", "a refund")):
@@ -42,8 +43,8 @@ def test_the_page_is_followed_to_its_end(started: TestBroker, tmp_path: Path) ->
     printed = python(first._replace(text="\n".join(blocks)), started, tmp_path)
     shown = printed.splitlines()
     assert "[{'stream': 'orders', 'partition': 0, 'offset': 0, 'value': b'first order'}]" in shown
-    both = "{'partition': 0, 'offset': 0, 'value': b'first order'}, {'partition': 0, 'offset': 1, 'value': b'second order'}"
-    assert f"iceberg [{both}]" in shown
+    records = [{"partition": 0, "offset": number, "value": value} for number, value in enumerate(VALUES)]
+    assert f"iceberg {records}" in shown
     assert "0 snapshots expired" in shown
     assert "2 files merged" in shown
     assert "0 files deleted" in shown

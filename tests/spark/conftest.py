@@ -26,7 +26,6 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
         "spark.ui.enabled": False,
         "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse")),
         "spark.driver.memory": "1g",
-        "spark.python.authenticate.socketTimeout": "120s",  # workers start late on a loaded machine
     }
     session = bascule.spark.session("tests", master="local[2]", config=config)
     session.sparkContext.setLogLevel("ERROR")

@@ -12,7 +12,7 @@ import pytest
 from bascule.errors import UsageError
 from bascule.lake.failpoints import NAMES, VARIABLE, Name
 from harness import Streams
-from lakes import FORMATS, Archive, Format, read
+from lakes import FORMATS, Archive, Format, catalog_file, read
 
 pytestmark = pytest.mark.spark
 
@@ -239,6 +239,25 @@ def test_an_epoch_inside_foreach_batch(spark: Any, streams: Streams, tmp_path: P
     run()
     found = [[row["offset"] for row in read(options.path, "delta")] for options in targets]
     assert found == [[0, 2, 4, 6, 8], [1, 3, 5, 7, 9]]
+
+
+def test_batches_are_appended_to_an_iceberg_table_once(spark: Any, tmp_path: Path) -> None:
+    """By the real writer and its tasks, without a stream: a repeated epoch, and one that another job has."""
+    options = bascule.lake.ArchiveOptions(
+        "lake.{stream}", "iceberg", partition_by=("date", "bucket(4)"), credentials=catalog_file(tmp_path)
+    )
+    columns = "stream string, partition int, offset long, timestamp timestamp, key binary, value binary"
+    rows = spark.range(0, 60, 1, 3).selectExpr(
+        "concat('s.', id % 2)", "0", "id", "timestamp_seconds(id * 7200)", "encode(string(id % 5), 'utf-8')", "NULL"
+    )
+    frame = spark.createDataFrame(rows.collect(), columns).repartition(3)
+    for _ in range(2):
+        bascule.lake.write_epoch(frame, options, query_id="job", epoch=0)
+    with pytest.raises(Exception, match="another query archives the same stream"):
+        bascule.lake.write_epoch(frame, options, query_id="other job", epoch=0)
+    for number in (0, 1):
+        found = read(f"lake.s_2E{number}", "iceberg", catalog_file(tmp_path))
+        assert [row["offset"] for row in found] == list(range(number, 60, 2))
 
 
 def test_rows_without_offsets_are_appended_once_by_epoch(spark: Any, tmp_path: Path) -> None:

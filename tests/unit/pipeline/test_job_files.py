@@ -100,7 +100,8 @@ def changed(path: str, value: object) -> dict[str, Any]:
         ("interval", "ten", "'ten' is not a duration"),
         ("targets", [], "targets"),
         ("targets.0.onSchemaChange", "dlq", "onSchemaChange: dlq of table needs deadLetters"),
-        ("targets.0.format", "iceberg", "targets.0.format"),
+        ("targets.0.format", "orc", "targets.0.format"),
+        ("targets.0.format", "iceberg", "an Iceberg table is named namespace.table"),
         ("targets.0.fileBytes", "1B", "fileBytes is 1: it must be from 1048576"),
         (
             "source",
@@ -178,4 +179,4 @@ def test_the_json_schema_has_every_key_as_files_have_it() -> None:
     assert "maxOffsetsPerTrigger" in source
     assert source["stream"]["description"].startswith("one stream")
     kinds = schema["$defs"]["Table"]["properties"]["format"]["enum"]
-    assert kinds == ["delta", "parquet"]
+    assert kinds == ["delta", "parquet", "iceberg"]

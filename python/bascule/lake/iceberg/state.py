@@ -13,7 +13,6 @@ keep properties.
 import json
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
-from urllib.parse import quote
 
 from bascule.errors import CorruptionError
 from bascule.lake.epochs import Append, Epoch, Recorded, TableState
@@ -73,7 +72,7 @@ def summary(epoch: Epoch) -> dict[str, str]:
 
 
 def _covered_name(source: Source) -> str:
-    return f"{_COVERED}{quote(source.stream, safe='')}/{source.incarnation}/{source.partition}"
+    return f"{_COVERED}{source.stream}/{source.incarnation}/{source.partition}"
 
 
 def _recorded(text: str) -> Recorded:
