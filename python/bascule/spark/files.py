@@ -15,17 +15,18 @@ def located(name: str) -> Path:
     path = Path(name)
     if path.is_absolute() or path.exists():
         return path
-    folder = _distributed()
-    return path if folder is None else folder / name
+    return next((found for folder in _distributed() if (found := folder / name).exists()), path)
 
 
-def _distributed() -> Path | None:
-    """The folder of `spark.files` in a driver, a planner or a worker; None = this process has no Spark."""
+def _distributed() -> tuple[Path, ...]:
+    """Where files of `spark.files` may be in a driver, a planner or a worker; nowhere in processes without Spark."""
     try:
         from pyspark import SparkFiles  # noqa: PLC0415 - heavy, and tables can be used without it
     except ImportError:
-        return None
+        return ()
     try:
-        return Path(SparkFiles.getRootDirectory()).absolute()
+        folder = Path(SparkFiles.getRootDirectory()).absolute()
     except AssertionError:  # no SparkContext was made
-        return None
+        return ()
+    # Planners of streaming queries are told of a folder within that of the session, which does not exist.
+    return (folder, folder.parent)
