@@ -7,8 +7,10 @@ from typing import Any
 
 import bascule.spark
 import pytest
-from bascule.lake import failpoints
+from bascule import failpoints
 from harness import Streams
+
+from tests.failpoints import Points
 
 
 @pytest.fixture
@@ -31,3 +33,12 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     session.sparkContext.setLogLevel("ERROR")
     yield session
     session.stop()
+
+
+@pytest.fixture
+def points(spark: Any) -> Iterator[Points]:
+    """The points of the session's workers."""
+    assert spark is not None
+    found = Points(Path(os.environ[failpoints.VARIABLE]))
+    yield found
+    found.clear()

@@ -2,7 +2,6 @@
 
 import os
 import time
-from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -10,21 +9,13 @@ from typing import Any
 import bascule.lake
 import pytest
 from bascule.errors import UsageError
-from bascule.lake.failpoints import NAMES, VARIABLE, Name
+from bascule.failpoints import Name
 from harness import Streams
 from lakes import FORMATS, Archive, Format, catalog_file, read
 
+from tests.failpoints import ARCHIVE, Points
+
 pytestmark = pytest.mark.spark
-
-
-@pytest.fixture
-def points(spark: Any) -> Iterator[Path]:
-    """A folder whose files make the points with their names act once."""
-    assert spark is not None
-    folder = Path(os.environ[VARIABLE])
-    yield folder
-    for name in NAMES:
-        (folder / name).unlink(missing_ok=True)
 
 
 def ended(archive: Archive) -> str:
@@ -78,24 +69,26 @@ def test_a_replayed_epoch_writes_nothing_twice(
     assert len(archive.files()) == len(files) + 1
 
 
-@pytest.mark.parametrize("point", NAMES)
+@pytest.mark.parametrize("point", ARCHIVE)
 @pytest.mark.parametrize("table_format", FORMATS)
 def test_a_kill_at_any_step_is_completed_by_the_next_run(
-    spark: Any, streams: Streams, tmp_path: Path, points: Path, *, table_format: Format, point: Name
+    spark: Any, streams: Streams, tmp_path: Path, points: Points, *, table_format: Format, point: Name
 ) -> None:
-    if point == "between-moves" and table_format != "parquet":
+    if point == "archive.between_moves" and table_format != "parquet":
         pytest.skip("only files of Parquet tables are moved")
     streams.create("s", 2)
-    streams.put("s", [b"a"] * 10)
+    values = [[b"%d/%d" % (partition, i) for i in range(20)] for partition in (0, 1)]
+    streams.put("s", values[0][:10])
     archive = Archive(spark, streams, tmp_path, table_format)
     archive.run()
-    streams.put("s", [b"b"] * 10)
-    streams.put("s", [b"c"] * 10, 1)
-    (points / point).write_text("kill")
+    streams.put("s", values[0][10:])
+    streams.put("s", values[1], 1)
+    points.arm(point, "kill")
     ended(archive)
-    assert not (points / point).exists(), "the point was passed"
+    assert not points.is_armed(point), "the point was not reached"
     archive.run()
-    assert archive.offsets() == [(0, i) for i in range(20)] + [(1, i) for i in range(10)]
+    found = [(row["partition"], row["offset"], row["value"]) for row in archive.rows()]
+    assert found == [(partition, i, values[partition][i]) for partition in (0, 1) for i in range(20)]
 
 
 @pytest.mark.parametrize("table_format", ["delta", "iceberg"])

@@ -15,14 +15,15 @@ from urllib.request import Request, urlopen
 
 import pytest
 from bascule.errors import StateError
+from bascule.failpoints import VARIABLE
 from bascule.lake.epochs import Append, decide
-from bascule.lake.failpoints import VARIABLE
 from bascule.lake.iceberg.catalog import open_catalog
 from bascule.lake.options import FORMATS, ArchiveOptions, TableFormat
 from bascule.lake.storage import Bucket, open_storage
 from harness import Streams
 from lakes import Archive, Format, until
 
+from tests.failpoints import ARCHIVE
 from tests.unit.lake.query import Query, batch, expected
 
 pytestmark = pytest.mark.spark
@@ -118,8 +119,8 @@ def test_steps_of_commits_in_a_bucket(options: ArchiveOptions, tmp_path: Path, m
     query = Query(options)
     query.epoch(0, [batch(0, 3)], [batch(0, 2, 1)])
     number, end = 1, 3
-    for point in ("files-written", "before-commit", "after-commit", "between-moves", "before-answer"):
-        if point == "between-moves" and options.table_format != "parquet":
+    for point in ARCHIVE:
+        if point == "archive.between_moves" and options.table_format != "parquet":
             continue
         (tmp_path / point).write_text("fail")
         with pytest.raises(OSError, match=point):

@@ -8,12 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from bascule.errors import StateError, UnavailableError, UsageError
+from bascule.errors import InternalError, StateError, UnavailableError, UsageError
 from bascule.lake import writing
 from bascule.pipeline import Gate, Outcome, parse_job, plan, run
 from bascule.pipeline.progress import EpochReport
 from harness import Streams
 from lakes import catalog_file, read
+
+from tests.failpoints import Points
 
 pytestmark = pytest.mark.spark
 
@@ -129,23 +131,16 @@ def test_runs_continue_and_a_repeated_epoch_is_written_once(jobs: Jobs, streams:
 
 
 def test_a_crash_between_two_targets_leaves_each_with_the_epoch_once(
-    jobs: Jobs, streams: Streams, monkeypatch: pytest.MonkeyPatch
+    jobs: Jobs, streams: Streams, points: Points
 ) -> None:
     jobs.document["targets"].append({"format": "delta", "path": "copy", "name": "copy"})
     jobs.document["restarts"] = {"most": 0}
     streams.put("s", [order(0), b"{", order(2)])
-    real = writing.write_epoch
-
-    def crashing(frame: Any, options: Any, **more: Any) -> None:
-        if options.target == "copy":
-            raise UnavailableError("unavailable", "the power failed")
-        real(frame, options, **more)
-
-    monkeypatch.setattr(writing, "write_epoch", crashing)
-    with pytest.raises(UnavailableError, match="the power failed"):
+    points.arm("job.target_written", "fail")
+    with pytest.raises(InternalError, match=r"job\.target_written"):
         jobs.run()
     assert len(jobs.rows()) == 2
-    monkeypatch.setattr(writing, "write_epoch", real)
+    assert not (jobs.folder / "copy" / "_delta_log").exists()
     jobs.run()
     assert [[row["offset"] for row in jobs.rows(path)] for path in ("good", "copy", "dead")] == [[0, 2], [0, 2], [1]]
 

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from bascule.errors import StateError, UnavailableError
+from bascule.failpoints import failpoint
 from bascule.lake.epochs import Already, Epoch, decide
-from bascule.lake.failpoints import failpoint
 from bascule.lake.files import DataFile
 from bascule.lake.lake_table import LakeTable
 
@@ -51,7 +51,7 @@ def commit_epoch(table: LakeTable, schema: Any, epoch: Epoch, files: Sequence[Da
         if isinstance(decision, Already):
             return _finish_earlier(table, decision, epoch, files)
         check_files(table, files)
-        failpoint("before-commit")
+        failpoint("archive.before_commit")
         try:
             done = table.append(handle, decision, epoch, files)
         except Exception:
@@ -61,9 +61,9 @@ def commit_epoch(table: LakeTable, schema: Any, epoch: Epoch, files: Sequence[Da
             logger.warning("%s: the outcome of a commit is unknown, it is checked", table.uri, exc_info=True)
             done = False
         if done:
-            failpoint("after-commit")
+            failpoint("archive.after_commit")
             table.finish()
-            failpoint("before-answer")
+            failpoint("archive.before_answer")
             return True
         time.sleep(min(_LONGEST_PAUSE_S, 0.02 * 2**attempt) * random.uniform(0.5, 1))  # noqa: S311 - spreads writers
     raise UnavailableError(

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from bascule.errors import CorruptionError
+from bascule.failpoints import failpoint
 from bascule.lake.commit_record import (
     FORMAT,
     LAST,
@@ -26,7 +27,6 @@ from bascule.lake.commit_record import (
     state_of,
 )
 from bascule.lake.epochs import Append, Epoch, TableState
-from bascule.lake.failpoints import failpoint
 from bascule.lake.files import DataFile
 from bascule.lake.mismatch import another_table, difference
 from bascule.lake.options import ArchiveOptions, partition_column
@@ -107,7 +107,7 @@ class ParquetTarget:
             for number, file in enumerate(record.files):
                 self._move(file)
                 if number == 0:
-                    failpoint("between-moves")
+                    failpoint("archive.between_moves")
             self.storage.settle([each.name for each in record.files])
             finished = record.version
             for folder in sorted({"/".join(each.staged.split("/")[:3]) for each in record.files}):

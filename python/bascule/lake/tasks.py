@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from bascule.lake.failpoints import failpoint
+from bascule.failpoints import failpoint
 from bascule.lake.files import DataFile, TableWriter
 from bascule.lake.grouping import grouped
 from bascule.lake.options import ArchiveOptions
@@ -60,7 +60,7 @@ def write_rows(
         for writer, _ in streams.values():
             writer.discard()
         raise
-    failpoint("files-written")
+    failpoint("archive.files_written")
     return parts
 
 

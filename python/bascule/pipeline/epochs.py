@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
+from bascule.failpoints import failpoint
 from bascule.pipeline.dead_letters import Origin, decode_failed, letters
 from bascule.pipeline.expectations import failed_any
 from bascule.pipeline.sql import selected
@@ -123,6 +124,7 @@ class EpochWriter:
         if self.dead_letters is None and len(self.targets) == 1:
             # Read once by the only write. A record that may not fail ends its task, and nothing is committed.
             self.targets[0].write(selected(self.stages.shown(batch), self.stages.job.sql), origin)
+            failpoint("job.target_written")
         else:
             self._write_several(batch, origin)
         self.totals.epochs += 1
@@ -165,6 +167,7 @@ class EpochWriter:
             for target in self.targets:
                 if (reason := target.rejects(result.schema)) is None:
                     target.write(result, origin)
+                    failpoint("job.target_written")
                 else:
                     left_out.append(letters(good, origin, (SCHEMA_CHANGED, f"{target.place}: {reason}")))
                     rejected += rows - dead

@@ -5,11 +5,12 @@ from pathlib import Path
 
 import pytest
 from bascule.errors import StateError
+from bascule.failpoints import VARIABLE, Name
 from bascule.lake.delta import DeltaTarget
 from bascule.lake.epochs import Append, decide
-from bascule.lake.failpoints import NAMES, VARIABLE, Name
 from bascule.lake.options import FORMATS, ArchiveOptions, TableFormat
 
+from tests.failpoints import ARCHIVE
 from tests.unit.lake.query import Query, batch, data_files, expected, options_of
 
 FOLDERS: tuple[TableFormat, ...] = ("delta", "parquet")
@@ -34,9 +35,9 @@ def test_epochs_are_appended_in_turn(query: Query) -> None:
     assert query.rows() == expected((0, 0, 5), (1, 0, 2))
 
 
-@pytest.mark.parametrize("point", NAMES)
+@pytest.mark.parametrize("point", ARCHIVE)
 def test_a_run_that_dies_at_any_step_is_continued(query: Query, points: Path, point: Name) -> None:
-    if point == "between-moves" and query.options.table_format != "parquet":
+    if point == "archive.between_moves" and query.options.table_format != "parquet":
         pytest.skip("only files of Parquet tables are moved")
     query.epoch(0, [batch(0, 3)])
     (points / point).write_text("fail")
@@ -44,7 +45,7 @@ def test_a_run_that_dies_at_any_step_is_continued(query: Query, points: Path, po
         query.epoch(1, [batch(3, 5)], [batch(0, 2, 1)])
     seen = query.rows()
     query.restart()
-    if point in ("files-written", "before-commit"):
+    if point in ("archive.files_written", "archive.before_commit"):
         assert seen == expected((0, 0, 3)), "no row of an epoch that is not decided"
     query.epoch(1, [batch(3, 5), batch(0, 2, 1)])
     assert query.rows() == expected((0, 0, 5), (1, 0, 2))
@@ -52,7 +53,7 @@ def test_a_run_that_dies_at_any_step_is_continued(query: Query, points: Path, po
     assert query.rows() == expected((0, 0, 6), (1, 0, 2))
 
 
-@pytest.mark.parametrize("point", ["before-commit", "after-commit", "before-answer"])
+@pytest.mark.parametrize("point", ["archive.before_commit", "archive.after_commit", "archive.before_answer"])
 def test_a_run_that_dies_in_its_first_epoch_is_continued(query: Query, points: Path, point: Name) -> None:
     (points / point).write_text("fail")
     with pytest.raises(OSError, match=point):

@@ -8,6 +8,7 @@ from typing import Any, Final
 from pyspark.sql.datasource import WriterCommitMessage
 
 from bascule.errors import StateError
+from bascule.failpoints import failpoint
 from bascule.spark.connection import Broker, StatusRequest
 from bascule.spark.sink.calls import OpenedSink, SinkCalls, Target
 from bascule.spark.sink.identity import CALLS, Writer, task_of, writer_of
@@ -124,6 +125,7 @@ def _send(
                 if options.partitioner != "key" and stream not in counts:
                     counts[stream] = partitions(stream)
                 stager.send(stream, with_partition(rows, options, counts.get(stream, 0)))
+                failpoint("sink.staging")
         return stager.finish()
     except BaseException:
         stager.cancel()
@@ -174,6 +176,7 @@ class _Task:
             self._renew()
 
         targets = _send(self.options, named, batches, self._partitions, before)
+        failpoint("sink.staged")
         return self._message(task, attempt, targets, digest, is_replay=False)
 
     def _message(

@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
 from bascule.errors import BrokerError, StateError
+from bascule.failpoints import failpoint
 from bascule.spark.sentences import sentence_first
 from bascule.spark.sink.calls import Epoch, SinkCalls, Target
 from bascule.spark.sink.options import SinkOptions
@@ -113,7 +114,9 @@ def publish(options: SinkOptions, messages: Sequence[TaskMessage], checkpoint_ha
         input_digest=f"{sum(item.digest for item in ordered) % DIGEST_MODULUS:032x}",
         offsets_hash=checkpoint_hash,
     )
+    failpoint("sink.before_publish")
     finished = SinkCalls(options).publish(writer, epoch)
+    failpoint("sink.published")
     if not finished:
         logger.warning("epoch %d of sink %s is decided and not readable everywhere yet", writer.epoch, writer.name)
 
