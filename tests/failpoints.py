@@ -59,7 +59,8 @@ def modules() -> Path:
     command = ["cargo", "build", "--quiet", "--locked", "--profile", PROFILE, "--package", "bascule-native"]
     # A target of its own, so that the module without features is not overwritten.
     command += ["--features", "failpoints", "--target-dir", str(BUILD)]
-    environment = {**os.environ, "PYO3_PYTHON": sys.executable}
+    # The same name whoever runs this, since another one would compile everything again.
+    environment = {**os.environ, "PYO3_PYTHON": str(Path(sys.prefix, "bin", "python"))}
     subprocess.run(command, cwd=REPOSITORY, check=True, env=environment)
     package = BUILD / "python" / "bascule"
     package.mkdir(parents=True, exist_ok=True)

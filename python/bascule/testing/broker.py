@@ -46,6 +46,11 @@ class TestBroker(RunningBroker):
         return int(self._ready["pid"])
 
     @property
+    def is_running(self) -> bool:
+        """Whether its process runs; false also after it has ended by itself."""
+        return self._process is not None and self._process.poll() is None
+
+    @property
     def log(self) -> str:
         """Everything the broker has logged."""
         path = self.directory / "broker.log"

@@ -5,6 +5,7 @@ use super::piece::PieceId;
 use super::rules;
 use super::store::{Stage, sum};
 use super::table::Attempt;
+use bascule_log::failpoint;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -110,6 +111,7 @@ impl Stage {
                     reason: reason.clone(),
                 }));
         }
+        failpoint::pass("stage.confirmed");
         answer
     }
 

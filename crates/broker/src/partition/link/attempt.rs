@@ -60,6 +60,7 @@ impl Attempt {
         let link = sink.link.as_ref().ok_or(Ended::Changed)?;
         let incarnation = self.partition.identity().incarnation;
         let target = *link.target(incarnation).ok_or(Ended::Changed)?;
+        failpoint::pass("link.started");
         let mut counted = self.count(link, &target)?;
         self.counted = Some(counted);
         if counted.rows < target.rows {

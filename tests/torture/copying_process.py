@@ -1,0 +1,144 @@
+"""Starts and kills the processes of `copying_app`: the driver with its JVM, and Python workers."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from bascule.failpoints import VARIABLE
+
+from tests.failpoints import Points
+
+LIMIT_S: Final = 180.0
+"""Longest time for one thing to happen, on a busy machine."""
+DAEMONS: Final = {"bascule.spark.daemon", "pyspark.daemon"}
+"""Modules that fork Python workers; a worker has the same command line as its parent."""
+
+
+def until(what: str, holds: Callable[[], bool], limit_s: float = LIMIT_S) -> None:
+    """Wait for a condition.
+
+    Raises:
+        AssertionError: it did not come true; `what` names it.
+    """
+    deadline = time.monotonic() + limit_s
+    while not holds():
+        assert time.monotonic() < deadline, f"not within {limit_s:.0f} s: {what}"
+        time.sleep(0.05)
+
+
+class Application:
+    """One run of `copying_app` at a time, in a session of its own.
+
+    Attributes:
+        folder: of the application, with its output.
+        points: of its workers.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        (folder / "points").mkdir(parents=True, exist_ok=True)
+        self.points = Points(folder / "points")
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the driver runs."""
+        return self._process is not None and self._process.poll() is None
+
+    @property
+    def output(self) -> str:
+        """The last lines of all runs so far."""
+        path = self.folder / "output.txt"
+        return path.read_text(errors="replace")[-3000:] if path.exists() else ""
+
+    def start(self) -> None:
+        """Start it, and wait until its queries run."""
+        for name in ("running", "stop"):
+            (self.folder / name).unlink(missing_ok=True)
+        environment = {**os.environ, VARIABLE: str(self.points.folder)}
+        with (self.folder / "output.txt").open("ab") as output:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "tests.torture.copying_app", str(self.folder)],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                env=environment,
+                cwd=Path(__file__).resolve().parents[2],
+                start_new_session=True,
+            )
+        until("the queries run", self._runs)
+
+    def _runs(self) -> bool:
+        assert self.is_running, self.output
+        return (self.folder / "running").exists()
+
+    def kill(self) -> None:
+        """Kill every process of it at once, as the end of its machine."""
+        if self._process is None:
+            return
+        for pid, _ in self._processes():
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        self._process.wait()
+        # Workers that were being forked.
+        for pid, _ in self._processes():
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        self._process = None
+        self.points.clear()
+
+    def kill_worker(self, chance: random.Random) -> None:
+        """Kill one of the Python processes in which tasks, planners and commits run."""
+        found: list[int] = []
+
+        def has_some() -> bool:
+            processes = list(self._processes())
+            daemons = {pid for pid, _ in processes if DAEMONS.intersection(_command(pid))}
+            found[:] = [pid for pid, parent in processes if pid in daemons and parent in daemons]
+            return bool(found)
+
+        until("there is a worker", has_some)
+        with suppress(ProcessLookupError):
+            os.kill(chance.choice(found), signal.SIGKILL)
+
+    def stop(self) -> None:
+        """Let it finish what is there, and end.
+
+        Raises:
+            AssertionError: it does not end, or fails.
+        """
+        if self._process is None:
+            return
+        (self.folder / "stop").touch()
+        try:
+            code = self._process.wait(LIMIT_S)
+        except subprocess.TimeoutExpired:
+            code = None
+        assert code == 0, f"the application ended with {code}: {self.output}"
+        self._process = None
+
+    def _processes(self) -> Iterator[tuple[int, int]]:
+        """Process id and that of the parent, of every process of the session."""
+        assert self._process is not None
+        for path in Path("/proc").glob("[0-9]*/stat"):
+            with suppress(OSError, ValueError):
+                fields = path.read_text().rpartition(")")[2].split()
+                state, parent, session = fields[0], int(fields[1]), int(fields[3])
+                if session == self._process.pid and state != "Z":
+                    yield int(path.parent.name), parent
+
+
+def _command(pid: int) -> list[str]:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace").split("\0")
+    except OSError:
+        return []
