@@ -25,8 +25,8 @@ from bascule.control.decide_sinks import (
 from bascule.control.sink_table import table_changes
 from bascule.errors import BrokerError, error
 from bascule.logs import emit
-from bascule.metadata import State, StreamKey, apply_sinks
-from bascule.metadata.apply_publish import check_attempt, check_epoch, is_answered
+from bascule.metadata import State, StreamKey, apply_publish, apply_sinks
+from bascule.metadata.apply_publish import check_epoch, is_answered
 from bascule.metadata.rejection import RejectedError, RejectionCode, rejected
 from bascule.metadata.sink_commands import (
     AdvanceClock,
@@ -136,7 +136,8 @@ class Sinks:
 
         Raises:
             RejectedError: see `apply_publish.publish`; `sink_busy`: an epoch before is not linked everywhere in time.
-            StateError: `sink_pieces_missing`: a leader does not hold what is claimed; nothing was decided.
+            StateError: `sink_pieces_missing`: a leader does not hold what is claimed, and no entry explains it; nothing
+                was decided.
             BrokerError: as `MetadataLog.propose`.
         """
         deadline = asyncio.get_running_loop().time() + timeout_s
@@ -172,8 +173,8 @@ class Sinks:
         }
         answer = await asyncio.to_thread(self._plane.confirm_stage, request)
         if missing := answer["missing"]:
-            # Pieces of a fenced or expired attempt are void: that is the reason to be given then.
-            check_attempt(apply_sinks.find(self.state, command), command)
+            # A newer run, an expiry, or a purge removes pieces: that is the reason to be given then.
+            apply_publish.publish(self.state, self.state.index, command)
             names = {item.incarnation: f"{s.name}/{item.number}" for s in command.targets for item in s.partitions}
             first = missing[0]
             raise error(

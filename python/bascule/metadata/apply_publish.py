@@ -28,7 +28,7 @@ def publish(state: State, _: int, command: PublishSink) -> State:
     sink = find(state, command)
     if is_answered(sink, command):
         return state
-    check_attempt(sink, command)
+    _check_attempt(sink, command)
     if command.epoch == sink.last_epoch:
         _check_same(sink, command)
         return put(state, _accepted(state, sink, command))
@@ -65,7 +65,7 @@ def is_answered(sink: Sink, command: PublishSink) -> bool:
     return sink.accepted == attempt
 
 
-def check_attempt(sink: Sink, command: PublishSink) -> None:
+def _check_attempt(sink: Sink, command: PublishSink) -> None:
     """The run is the sink's current one, and nothing but its epoch and its rows can keep the attempt from acceptance.
 
     Raises:
