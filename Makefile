@@ -65,6 +65,7 @@ run: build ## Start a standalone broker and stay
 .PHONY: test
 test: java build sim torture-tools ## Run every test: Rust and Python side by side, then what measures time, alone
 	cargo build --quiet --locked --profile $(PROFILE) -p bascule-bench-driver -p bascule-rig -p bascule-shim
+	$(BIN)/python -m tests.failpoints
 	# Compiled first: compilers take the processor from tests that wait for a clock.
 	cargo test --quiet --locked --no-run -p bascule-record -p bascule-log -p bascule-wire -p bascule-rig
 	cargo test --quiet --locked --no-run --profile $(PROFILE) -p bascule-broker -p bascule-client
