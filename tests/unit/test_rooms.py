@@ -31,7 +31,7 @@ LEVELS = {
         {"ingest/nats"},
         {"republish"},
         {"nats"},
-        {"context"},
+        {"subscriptions"},
         {"resume"},
         {"checks", "flight", "liftbridge"},
         {"engine/directory", "metrics"},

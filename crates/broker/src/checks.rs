@@ -1,13 +1,14 @@
 //! Checks of everything that the broker needs, for probes and people.
-use crate::context::SharedRef;
-use crate::nats::Reason;
+use crate::condition::Condition;
+use crate::nats::{NatsLink, Reason};
 use crate::partition::{cautious_now_ns, now_ns};
 use crate::view::View;
+use crate::watchdog::EventLoop;
+use arc_swap::ArcSwap;
 use bascule_log::GroupCommitter;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
-use std::sync::Weak;
-use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
 
 /// Less than this free, and appends fail: a segment is preallocated in steps of this size.
 const LEAST_FREE: u64 = 16 << 20;
@@ -37,17 +38,20 @@ pub struct Check {
     pub reason: String,
 }
 
-/// The source of checks and metrics. Cheap to clone.
-#[derive(Clone, Debug)]
-pub(crate) struct Source {
-    pub shared: SharedRef,
+/// Dependencies of checks.
+#[derive(Debug)]
+pub(crate) struct CheckContext {
+    pub condition: Arc<Condition>,
+    pub view: Arc<ArcSwap<View>>,
+    pub nats: NatsLink,
+    pub event_loop: Arc<EventLoop>,
     /// Weak: the last handle must not be dropped on a thread of the runtime.
     pub committer: Weak<GroupCommitter>,
     pub data: PathBuf,
 }
 
-impl Source {
-    /// Whether no check fails. Blocks as [`Source::checks`].
+impl CheckContext {
+    /// Whether no check fails. Blocks as [`CheckContext::checks`].
     pub fn is_ready(&self) -> bool {
         self.checks()
             .iter()
@@ -56,7 +60,7 @@ impl Source {
 
     /// Whether the start is over, with what it is doing when it is not.
     pub fn startup(&self) -> Check {
-        let condition = &self.shared.condition;
+        let condition = &self.condition;
         if condition.has_served() {
             return ok("startup", "the broker has started".to_owned());
         }
@@ -65,7 +69,7 @@ impl Source {
 
     /// Every check. Blocks for as long as the data directory's file system does not answer.
     pub fn checks(&self) -> Vec<Check> {
-        let view = self.shared.view.load();
+        let view = self.view.load();
         vec![
             self.startup(),
             self.serving(),
@@ -81,8 +85,7 @@ impl Source {
     }
 
     fn serving(&self) -> Check {
-        let serving = self.shared.serving.load(Ordering::Acquire);
-        match (serving, self.shared.condition.has_served()) {
+        match (self.condition.is_serving(), self.condition.has_served()) {
             (true, _) => ok("serving", "calls are accepted".to_owned()),
             (false, true) => failed("serving", "the broker is stopping".to_owned()),
             (false, false) => failed("serving", "the broker is starting".to_owned()),
@@ -90,7 +93,7 @@ impl Source {
     }
 
     fn metadata(&self) -> Check {
-        if self.shared.condition.is_metadata_open() {
+        if self.condition.is_metadata_open() {
             return ok("metadata log", "open".to_owned());
         }
         failed("metadata log", "not open yet".to_owned())
@@ -135,7 +138,7 @@ impl Source {
     }
 
     fn control_plane(&self) -> Check {
-        if self.shared.event_loop.is_blocked() {
+        if self.event_loop.is_blocked() {
             let text = "its event loop does not run: admin calls wait, data is served";
             return warning("control plane", text.to_owned());
         }
@@ -143,7 +146,7 @@ impl Source {
     }
 
     fn nats(&self) -> Check {
-        let nats = self.shared.nats.state();
+        let nats = self.nats.state();
         if nats.state == "connected" {
             return ok("nats", "connected".to_owned());
         }
@@ -158,7 +161,7 @@ impl Source {
             &nats.text
         };
         let text = format!("ingest waits for NATS: {why}{details}");
-        if self.shared.condition.needs_nats() {
+        if self.condition.needs_nats() {
             failed("nats", text)
         } else {
             warning("nats", text)
@@ -241,25 +244,18 @@ pub(crate) fn space(path: &Path) -> std::io::Result<Space> {
 }
 
 fn ok(name: &'static str, reason: String) -> Check {
-    let outcome = Outcome::Ok;
-    Check {
-        name,
-        outcome,
-        reason,
-    }
+    check(name, Outcome::Ok, reason)
 }
 
 fn warning(name: &'static str, reason: String) -> Check {
-    let outcome = Outcome::Warning;
-    Check {
-        name,
-        outcome,
-        reason,
-    }
+    check(name, Outcome::Warning, reason)
 }
 
 fn failed(name: &'static str, reason: String) -> Check {
-    let outcome = Outcome::Failed;
+    check(name, Outcome::Failed, reason)
+}
+
+fn check(name: &'static str, outcome: Outcome, reason: String) -> Check {
     Check {
         name,
         outcome,

@@ -6,11 +6,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Where the broker is in its run.
 #[derive(Debug)]
-pub struct Condition {
+pub(crate) struct Condition {
     /// When the data plane was started, ns since 1970.
     pub(crate) began_ns: i64,
     /// Whether the metadata log is open.
     metadata: AtomicBool,
+    /// Whether health checks succeed; `false` = draining or not ready yet.
+    serving: AtomicBool,
     /// Set when it served for the first time: a broker that does not serve after that is stopping.
     served: AtomicBool,
     /// The current step of the start.
@@ -24,6 +26,7 @@ impl Default for Condition {
         Self {
             began_ns: now_ns(),
             metadata: AtomicBool::new(false),
+            serving: AtomicBool::new(false),
             served: AtomicBool::new(false),
             stage: ArcSwap::from_pointee("opening the data directory".to_owned()),
             needs_nats: AtomicBool::new(false),
@@ -42,9 +45,17 @@ impl Condition {
         self.metadata.store(true, Ordering::Relaxed);
     }
 
-    /// The start is over.
-    pub(crate) fn set_served(&self) {
-        self.served.store(true, Ordering::Release);
+    /// Calls are accepted from now on, or refused. The first time that they are accepted ends the start.
+    pub(crate) fn set_serving(&self, serving: bool) {
+        self.serving.store(serving, Ordering::Release);
+        if serving {
+            self.served.store(true, Ordering::Release);
+        }
+    }
+
+    /// Whether calls are accepted.
+    pub(crate) fn is_serving(&self) -> bool {
+        self.serving.load(Ordering::Acquire)
     }
 
     /// From now on the broker is ready only while NATS is connected.

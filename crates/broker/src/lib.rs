@@ -1,10 +1,9 @@
 //! The running whole of the data plane: partitions, protocol servers, NATS, the metadata log. Decides no policy.
 //!
-//! * [`engine::Engine`]: what the binding crate drives; owns the runtime.
-//! * [`context::Shared`]: what every server of the broker sees: the view, events, limits, statistics.
+//! * [`engine::Engine`]: what the binding crate drives; owns the runtime, and hands each part a context of its own.
 //! * `admission`: which connections, calls and bytes are let in.
 //! * [`partition::Partition`]: the handle of one partition; its task owns the log's tail.
-//! * [`liftbridge`], [`flight`]: protocol servers on one gRPC port.
+//! * `liftbridge`, `flight`: protocol servers on one gRPC port.
 //! * [`stage`]: rows of exactly-once sinks that wait for their epoch to be decided.
 //! * [`nats`]: the connections to NATS; `ingest`: what comes in by them, and acks; `republish`: copies of what was published here.
 //! * [`http`]: probes and metrics on a port of their own; [`checks`]: what they report; `metrics`: what is counted.
@@ -15,13 +14,12 @@ pub mod access;
 mod admission;
 mod budget;
 pub mod checks;
-pub mod condition;
-pub mod context;
+mod condition;
 mod cursor_index;
 pub mod encryption;
 pub mod engine;
 pub mod events;
-pub mod flight;
+mod flight;
 #[doc(hidden)]
 pub mod fuzz;
 pub mod groups;
@@ -29,7 +27,7 @@ mod grpc_status;
 mod grpc_timeout;
 pub mod http;
 mod ingest;
-pub mod liftbridge;
+mod liftbridge;
 pub mod limits;
 pub mod metadata;
 mod metrics;
@@ -42,6 +40,7 @@ mod resume;
 mod space;
 pub mod stage;
 pub mod statistics;
+mod subscriptions;
 pub mod tls;
 pub mod tools;
 pub mod view;

@@ -1,10 +1,11 @@
 //! Resuming a paused partition on behalf of whoever writes to it or reads it (liftbridge §3.3): the control plane decides and
 //! answers when the partition is open again.
-use crate::context::Shared;
-use crate::events::{Caller, Rejection};
+use crate::events::{Caller, Events, Rejection};
 use bytes::Bytes;
 use std::time::Duration;
 
+/// How often a partition that is paused again at once is resumed.
+pub(crate) const RESUMES: usize = 3;
 /// How long a resume may take when the caller set no deadline.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -14,7 +15,7 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 /// # Errors
 /// The stream or the partition is gone, the metadata log did not answer, or `remaining` is over.
 pub(crate) async fn resume(
-    shared: &Shared,
+    events: &Events,
     (namespace, stream): (&str, &str),
     number: i32,
     remaining: Option<Duration>,
@@ -22,7 +23,7 @@ pub(crate) async fn resume(
     let request =
         serde_json::json!({"namespace": namespace, "stream": stream, "partition": number});
     let left = Some(remaining.unwrap_or(TIMEOUT));
-    let answer = shared.events.request(
+    let answer = events.request(
         "liftbridge/ResumePartition",
         Bytes::from(request.to_string()),
         Caller::default(),

@@ -73,10 +73,7 @@ async fn acks_go_to_the_inbox_in_offset_order() {
     assert_eq!(second.ack_policy, AckPolicy::All as i32);
     partition.holds(5).await;
     nothing(&mut acks).await;
-    until("counted", || {
-        broker.shared.statistics.nats_acks_sent.get() == 2
-    })
-    .await;
+    until("counted", || broker.statistics.nats_acks_sent.get() == 2).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -157,7 +154,7 @@ async fn acks_are_withheld_from_other_inboxes_when_a_prefix_is_set() {
         ("acks.mine", 3)
     );
     partition.holds(4).await;
-    assert_eq!(broker.shared.statistics.nats_acks_withheld.get(), 3);
+    assert_eq!(broker.statistics.nats_acks_withheld.get(), 3);
     nothing(&mut other).await;
 }
 
@@ -175,7 +172,6 @@ async fn publishing_to_a_subject_waits_for_the_first_ack() {
         ..fields("v")
     });
     let answer = broker
-        .shared
         .nats
         .publish_and_wait("foo", publish, "acks.1")
         .await
@@ -185,7 +181,6 @@ async fn publishing_to_a_subject_waits_for_the_first_ack() {
     let ack = <Ack as prost::Message>::decode(payload).unwrap();
     assert_eq!((&ack.stream[..], ack.offset), ("s", 0));
     broker
-        .shared
         .nats
         .publish("foo", Some("reply"), "plain".into())
         .await
@@ -193,7 +188,7 @@ async fn publishing_to_a_subject_waits_for_the_first_ack() {
     let records = partition.holds(2).await;
     assert_eq!(&records[1].reply[..], "reply");
 
-    let nats = &broker.shared.nats;
+    let nats = &broker.nats;
     for bad in ["", "a b", "a..b", "a.*", "a.>"] {
         assert_eq!(
             nats.publish(bad, None, "v".into()).await,

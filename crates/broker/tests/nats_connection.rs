@@ -36,7 +36,7 @@ async fn a_denied_subscription_is_shown_on_the_stream_and_costs_no_other() {
         ..Stream::new("grouped", "work", 3)
     };
     let _grouped = broker.partition(&grouped).await;
-    let nats = &broker.shared.nats;
+    let nats = &broker.nats;
     let of = |stream: u64| nats.partitions(&[stream << 16])[0].clone();
     until("both are denied", || {
         (2..=3).all(|stream| of(stream)["subscription"] == "denied")
@@ -81,7 +81,7 @@ async fn messages_for_a_paused_stream_are_counted_until_it_is_resumed() {
     let partition = broker.partition(&stream).await;
     let beside = broker.partition(&Stream::new("beside", "p.a", 2)).await;
     let client = server.client().await;
-    let nats = &broker.shared.nats;
+    let nats = &broker.nats;
     let missed = || nats.partitions(&[1 << 16])[0]["not_stored"]["paused"].as_u64();
     client.publish("p.a", "1".into()).await.unwrap();
     partition.holds(1).await;
@@ -134,7 +134,7 @@ async fn a_readonly_stream_counts_what_it_does_not_take() {
     let client = server.client().await;
     client.publish("p.a", "1".into()).await.unwrap();
     until("it is counted", || {
-        broker.shared.nats.partitions(&[1 << 16])[0]["not_stored"]["readonly"] == 1
+        broker.nats.partitions(&[1 << 16])[0]["not_stored"]["readonly"] == 1
     })
     .await;
     assert_eq!(partition.0.status().nats_dropped, 1);
@@ -142,13 +142,13 @@ async fn a_readonly_stream_counts_what_it_does_not_take() {
 
 async fn reason_of(settings: NatsSettings) -> (Reason, String) {
     let broker = TestBroker::new("b1");
-    broker.shared.nats.connect(settings);
-    let state = || broker.shared.nats.state();
+    broker.nats.connect(settings);
+    let state = || broker.nats.state();
     until("a reason", || state().reason != Some(Reason::Starting)).await;
     let state = state();
     assert_eq!(state.state, "connecting");
     assert!(state.since_ms > 0 && state.connections.len() == 2);
-    broker.shared.nats.close().await;
+    broker.nats.close().await;
     (state.reason.unwrap(), state.text)
 }
 
@@ -267,11 +267,8 @@ async fn a_lost_server_of_a_cluster_is_replaced_by_one_that_it_named() {
     }
     // The broker has heard of the second server, since messages come over it.
     first.kill();
-    until("the loss is noticed", || !broker.shared.nats.is_connected()).await;
-    until("connected to the other", || {
-        broker.shared.nats.is_connected()
-    })
-    .await;
+    until("the loss is noticed", || !broker.nats.is_connected()).await;
+    until("connected to the other", || broker.nats.is_connected()).await;
     let before = partition.count();
     while partition.count() == before {
         publish().await;
@@ -288,7 +285,6 @@ async fn a_message_that_is_too_large_is_refused_and_the_connection_stays() {
     let partition = broker.partition(&Stream::new("s", "p.a", 1)).await;
     let publish = async |bytes: usize| {
         broker
-            .shared
             .nats
             .publish("p.a", None, vec![b'x'; bytes].into())
             .await

@@ -42,7 +42,7 @@ fn republish_stored(broker: &TestBroker, partition: &TestPartition, base_offset:
         records: &[],
         rejected: &[],
     };
-    let nats = &broker.shared.nats;
+    let nats = &broker.nats;
     nats.on_commit(&partition.0, &mut std::iter::once(append));
 }
 
@@ -143,7 +143,7 @@ async fn a_partition_in_a_queue_group_drops_its_own_copies() {
         .await;
     copy(&broker, &own, NatsCopy::Envelope, 0, &["a", "b", "c"]);
     until("they came back", || {
-        broker.shared.statistics.nats_own_copies_dropped.get() == 3
+        broker.statistics.nats_own_copies_dropped.get() == 3
     })
     .await;
     own.holds(0).await;
@@ -203,7 +203,7 @@ async fn the_bare_value_is_copied_where_the_stream_wants_it() {
         [expected[0].clone(), expected[3].clone()]
     );
     assert_eq!((values(&records), records[0].id), (vec!["a".to_owned()], 0));
-    let statistics = &broker.shared.statistics;
+    let statistics = &broker.statistics;
     until("left out headers are counted", || {
         statistics.nats_copy_headers_left_out.get() == 8
     })
@@ -274,7 +274,7 @@ async fn whoever_subscribed_before_a_publish_gets_it_though_nobody_listened_unti
         // While somebody was heard, a probe takes 1,000 copies and a while to find out that nobody is left.
         offered.until_skipped(1, 500).await;
     }
-    assert_eq!(broker.shared.statistics.nats_copies_dropped.get(), 0);
+    assert_eq!(broker.statistics.nats_copies_dropped.get(), 0);
 }
 
 /// The offset in a copy's origin.
@@ -320,7 +320,7 @@ impl<'a> Offered<'a> {
     /// Offers appends of `records` until `wanted` more were found to be wanted by nobody. A server that does not say so
     /// within 50 ms is taken for a listener, so it takes as many appends as it takes.
     async fn until_skipped(&self, wanted: u64, records: u64) {
-        let statistics = &self.broker.shared.statistics;
+        let statistics = &self.broker.statistics;
         let before = statistics.nats_copies_skipped.get();
         let start = Instant::now();
         while statistics.nats_copies_skipped.get() < before + wanted {
@@ -358,7 +358,7 @@ async fn records_that_only_the_log_holds_are_copied_from_there() {
     }
     own.holds(3_000).await;
 
-    let statistics = &broker.shared.statistics;
+    let statistics = &broker.statistics;
     let start = Instant::now();
     let mut offered = 0;
     // Nobody wants them; a server that does not say so within 50 ms is taken for a listener, and asked again.

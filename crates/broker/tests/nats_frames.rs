@@ -160,7 +160,7 @@ async fn odd_header_blocks_are_stored_as_bytes_and_cost_no_other_message() {
     let odd = broker.partition(&Stream::new("odd", "p.a", 1)).await;
     let other = broker.partition(&Stream::new("other", "q.>", 2)).await;
     let mut raw = Raw::connect(&server);
-    let statistics = &broker.shared.statistics;
+    let statistics = &broker.statistics;
     let (mut count, mut unusable) = (0, 0);
     for (name, frame, headers, lines) in stored_frames() {
         raw.send(b"PUB q.before 1\r\nb\r\n");
@@ -247,9 +247,9 @@ async fn odd_subjects_and_replies_are_refused_by_name_or_stored_and_cost_no_othe
     assert_eq!(plain, expected);
     assert!(odd.len() - plain.len() <= 2);
     other.holds(2 * frames.len()).await;
-    let statistics = &broker.shared.statistics;
+    let statistics = &broker.statistics;
     assert_eq!(statistics.nats_refused.get(), 2);
-    let counted = broker.shared.nats.partitions(&[1 << 16]);
+    let counted = broker.nats.partitions(&[1 << 16]);
     assert_eq!(counted[0]["not_stored"]["invalid"], 2, "{counted}");
     let events = broker.event_texts();
     let refused = |shown: &str| {
@@ -314,7 +314,7 @@ async fn too_many_headers_and_too_large_ones_are_counted_by_stream() {
     assert_eq!(values(&partition.holds(1).await), ["good"]);
     let records = large.holds(3).await;
     assert_eq!(records[0].headers.len(), 1_024);
-    let counted = broker.shared.nats.partitions(&[1 << 16, 2 << 16]);
+    let counted = broker.nats.partitions(&[1 << 16, 2 << 16]);
     let of = |i: usize, why: &str| counted[i]["not_stored"][why].as_u64();
     assert_eq!(
         (of(0, "too_large"), of(0, "invalid")),
@@ -353,7 +353,7 @@ async fn a_forged_origin_neither_keeps_a_message_out_nor_takes_its_reply() {
     republish(&broker, &grouped, NatsCopy::Value, 0, &[record]);
     let block = raw.block();
     assert!(block.contains("Bascule-Seal: "), "{block}");
-    let statistics = &broker.shared.statistics;
+    let statistics = &broker.statistics;
     until("the copy came back", || {
         statistics.nats_own_copies_dropped.get() == 1
     })

@@ -50,8 +50,8 @@ async fn a_plain_message_is_stored_as_it_is() {
         "the FNV-1a hash of `a`"
     );
     assert_eq!((records[1].id, records[1].reply.len()), (0, 0));
-    assert_eq!(broker.shared.statistics.nats_messages.get(), 2);
-    assert_eq!(broker.shared.statistics.nats_enveloped.get(), 0);
+    assert_eq!(broker.statistics.nats_messages.get(), 2);
+    assert_eq!(broker.statistics.nats_enveloped.get(), 0);
     nats_support::nothing(&mut answers).await;
 }
 
@@ -91,7 +91,7 @@ async fn an_enveloped_message_gives_key_value_and_headers() {
         ],
         "the headers of NATS follow those of the envelope"
     );
-    assert_eq!(broker.shared.statistics.nats_enveloped.get(), 1);
+    assert_eq!(broker.statistics.nats_enveloped.get(), 1);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -114,9 +114,9 @@ async fn a_malformed_envelope_is_a_plain_message() {
     let records = partition.holds(expected.len()).await;
     let stored: Vec<_> = records.iter().map(|record| record.value.clone()).collect();
     assert_eq!(stored, expected);
-    assert_eq!(broker.shared.statistics.nats_enveloped.get(), 0);
+    assert_eq!(broker.statistics.nats_enveloped.get(), 0);
     // All but the one without the magic.
-    assert_eq!(broker.shared.statistics.nats_malformed.get(), 6);
+    assert_eq!(broker.statistics.nats_malformed.get(), 6);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -145,9 +145,9 @@ async fn every_stream_stores_what_matches_its_subject() {
     assert_eq!(star.records()[1].subject, "a.c");
 
     // Leading again changes nothing; the others continue when one stops.
-    broker.shared.nats.lead(&one.0).await;
-    broker.shared.nats.stop_feeding(2 << 16);
-    broker.shared.nats.stop_feeding(3 << 16);
+    broker.nats.lead(&one.0).await;
+    broker.nats.stop_feeding(2 << 16);
+    broker.nats.stop_feeding(3 << 16);
     client.publish("a.b", "later".into()).await.unwrap();
     assert_eq!(values(&one.holds(2).await), ["a.b", "later"]);
     all.holds(4).await;
@@ -224,7 +224,7 @@ async fn order_is_kept_and_nothing_is_lost_in_a_burst() {
     let records = partition.holds(20_000).await;
     let expected: Vec<_> = (0..20_000).map(|i: i32| i.to_string()).collect();
     assert_eq!(values(&records), expected);
-    assert_eq!(broker.shared.statistics.nats_dropped.get(), 0);
+    assert_eq!(broker.statistics.nats_dropped.get(), 0);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -235,19 +235,19 @@ async fn ingest_resumes_after_nats_was_away() {
     let broker = TestBroker::connected("b1", &server).await;
     let before = broker.partition(&Stream::new("before", "x", 1)).await;
     server.kill();
-    until("the loss is noticed", || !broker.shared.nats.is_connected()).await;
+    until("the loss is noticed", || !broker.nats.is_connected()).await;
     // That is one of two connections; what is published while the other's loss is not yet known is on its way to nobody.
     let start = std::time::Instant::now();
     let mut published = Ok(());
     while published.is_ok() && start.elapsed() < nats_support::LIMIT {
         tokio::time::sleep(std::time::Duration::from_millis(2)).await;
-        published = broker.shared.nats.publish("x", None, "lost".into()).await;
+        published = broker.nats.publish("x", None, "lost".into()).await;
     }
     assert_eq!(published, Err("nats: server is disconnected".to_owned()));
     let during = broker.partition(&Stream::new("during", "x.y", 2)).await;
 
     server.restart();
-    until("connected again", || broker.shared.nats.is_connected()).await;
+    until("connected again", || broker.nats.is_connected()).await;
     let client = server.client().await;
     // Subscriptions are sent right after the connection is up, so the first messages may come too early.
     let start = std::time::Instant::now();
@@ -281,7 +281,7 @@ async fn ingest_resumes_after_nats_was_away() {
         assert_eq!(name, expected, "{:?}", names());
     }
     assert_eq!(
-        broker.shared.statistics.nats_gaps.get() as usize,
+        broker.statistics.nats_gaps.get() as usize,
         names().len() / 2
     );
 }
@@ -293,7 +293,7 @@ async fn a_server_that_is_not_there_is_reported_and_tried_again() {
     };
     server.kill();
     let broker = TestBroker::new("b1");
-    broker.shared.nats.connect(server.settings());
+    broker.nats.connect(server.settings());
     let partition = broker.partition(&Stream::new("s", "x", 1)).await;
     until("reported", || !broker.event_names().is_empty()).await;
     // Two more attempts of each connection.
@@ -306,7 +306,7 @@ async fn a_server_that_is_not_there_is_reported_and_tried_again() {
     );
 
     server.restart();
-    until("connected", || broker.shared.nats.is_connected()).await;
+    until("connected", || broker.nats.is_connected()).await;
     let client = server.client().await;
     let start = std::time::Instant::now();
     while partition.count() == 0 {
@@ -334,10 +334,10 @@ async fn messages_that_do_not_fit_are_dropped_counted_and_reported() {
         .await;
     let partition = broker.partition(&Stream::new("s", "burst", 1)).await;
     let client = server.client().await;
-    let statistics = &broker.shared.statistics;
+    let statistics = &broker.statistics;
     let start = std::time::Instant::now();
     // Nothing can be appended for a while, and 1,127 messages of 10 and 256 bytes may wait.
-    let inflight = &broker.shared.partitions.inflight;
+    let inflight = &broker.partitions.inflight;
     let room = inflight.available_permits() as u32;
     let taken = inflight.acquire_many(room).await.unwrap();
     for i in 0..5_000 {
@@ -388,9 +388,9 @@ async fn what_had_to_wait_is_stored_in_order() {
     let broker = TestBroker::connected("b1", &server).await;
     let partition = broker.partition(&Stream::new("s", "burst", 1)).await;
     let client = server.client().await;
-    let inflight = &broker.shared.partitions.inflight;
+    let inflight = &broker.partitions.inflight;
     let all_room = Limits::default().inflight_bytes as u32;
-    let received = |count| broker.shared.statistics.nats_messages.get() >= count;
+    let received = |count| broker.statistics.nats_messages.get() >= count;
     let mut taken = None;
     for i in 0..20_000 {
         match i {

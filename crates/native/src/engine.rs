@@ -144,12 +144,12 @@ impl Engine {
     }
 
     fn beat(&self) -> PyResult<()> {
-        self.broker()?.shared().event_loop.beat();
+        self.broker()?.event_loop().beat();
         Ok(())
     }
 
     fn set_group_versions(&self, versions: Vec<(String, u64)>) -> PyResult<()> {
-        self.broker()?.shared().groups.set(versions);
+        self.broker()?.groups().set(versions);
         Ok(())
     }
 
@@ -163,11 +163,11 @@ impl Engine {
     }
 
     fn nats_connected(&self) -> PyResult<bool> {
-        Ok(self.broker()?.shared().nats.is_connected())
+        Ok(self.broker()?.nats().is_connected())
     }
 
     fn nats_state<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
-        let state = self.broker()?.shared().nats.state();
+        let state = self.broker()?.nats().state();
         let text = serde_json::json!(state).to_string();
         Ok(PyBytes::new(py, text.as_bytes()))
     }
@@ -178,7 +178,7 @@ impl Engine {
         py: Python<'py>,
         incarnations: Vec<u64>,
     ) -> PyResult<Bound<'py, PyBytes>> {
-        let partitions = self.broker()?.shared().nats.partitions(&incarnations);
+        let partitions = self.broker()?.nats().partitions(&incarnations);
         Ok(PyBytes::new(py, partitions.to_string().as_bytes()))
     }
 
@@ -190,21 +190,21 @@ impl Engine {
     }
 
     fn fileno(&self) -> PyResult<i32> {
-        Ok(self.broker()?.shared().events.descriptor())
+        Ok(self.broker()?.events().descriptor())
     }
 
     fn poll<'py>(&self, py: Python<'py>, max_events: usize) -> PyResult<Vec<KindAndFields<'py>>> {
-        let events = self.broker()?.shared().events.poll(max_events);
+        let events = self.broker()?.events().poll(max_events);
         let convert = |event| to_python(py, event);
         events.into_iter().map(convert).collect()
     }
 
     fn is_awaited(&self, request_id: u64) -> PyResult<bool> {
-        Ok(self.broker()?.shared().events.is_awaited(request_id))
+        Ok(self.broker()?.events().is_awaited(request_id))
     }
 
     fn respond(&self, replies: Vec<Reply>) -> PyResult<()> {
-        let events = &self.broker()?.shared().events;
+        let events = self.broker()?.events();
         for reply in replies {
             match reply {
                 Reply::Answer(id, body) => events.respond(id, Ok(Bytes::from(body))),

@@ -39,7 +39,7 @@ const SETTINGS_BYTES: usize = 1024;
 const CALM: u32 = 11;
 
 /// Dependencies of accepting connections.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub(crate) struct Listener {
     pub(crate) admission: Arc<Admission>,
     pub(crate) tls: Arc<Tls>,

@@ -1,28 +1,30 @@
 //! The engine: its start, its parts, its end.
 use super::error::open_code;
+use super::parts::Parts;
 use super::serve::{self, BoundPort, Serving};
 use super::{DataDirectory, EngineError, EngineSettings, directory};
 use crate::admission::for_segments;
-use crate::checks::Source;
-use crate::context::{Shared, SharedRef};
 use crate::encryption::Masters;
-use crate::events::Level;
+use crate::events::{Events, Level};
+use crate::groups::GroupVersions;
 use crate::http::Listening;
 use crate::limits::Limits;
 use crate::metadata::{MetadataLog, Proposal};
-use crate::nats::NatsSettings;
+use crate::metrics::MetricsContext;
+use crate::nats::{NatsLink, NatsSettings};
 use crate::partition::{EndReason, Partition, cautious_now_ns, link};
 use crate::tools;
-use crate::watchdog::{Descriptors, Stop, WatchSettings, Watchdog};
+use crate::watchdog::{Descriptors, EventLoop, Stop, WatchSettings, Watchdog};
 use bascule_log::{DeletedLogs, GroupCommitter, OsStorage, WalOptions};
 use bascule_wire::ErrorCode;
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::Ordering;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 use tokio::runtime::Runtime;
+use tokio::sync::Notify;
 
 const NANOS_PER_MILLI: u64 = 1_000_000;
 /// How long calls may end by themselves before partitions are closed.
@@ -38,11 +40,16 @@ const SWEEP_LONGEST: Duration = Duration::from_mins(1);
 /// The data plane of one broker.
 #[derive(Debug)]
 pub struct Engine {
-    pub(super) shared: SharedRef,
+    pub(crate) parts: Arc<Parts>,
+    pub(super) metrics: Arc<MetricsContext>,
     pub(super) data: PathBuf,
     pub(super) committer: Arc<GroupCommitter>,
     pub(super) admin: Mutex<()>,
     pub(super) state: Mutex<State>,
+    /// Whether scrubs wait.
+    pub(super) scrub_paused: AtomicBool,
+    /// Wakes the task that removes files of deleted partitions.
+    pub(super) deleted: Arc<Notify>,
     /// Whose threads these are.
     process: u32,
 }
@@ -90,34 +97,35 @@ impl Engine {
             .enable_all()
             .build()
             .map_err(internal)?;
-        let shared = Shared::with_masters(
-            &settings.cluster_id,
-            &settings.broker_id,
-            &settings.namespace,
-            settings.limits,
-            masters,
-        );
-        let shared = Arc::new(shared.map_err(internal)?);
+        let parts = Arc::new(Parts::new(settings, masters).map_err(internal)?);
+        let events = &parts.events;
         for text in directory.restrict() {
             let fields = serde_json::json!({"path": directory.path()});
-            shared.events.log(Level::Warning, "storage", text, fields);
+            events.log(Level::Warning, "storage", text, fields);
         }
         if let Err(error) = descriptors {
             let text = format!("the limit of open files could not be raised: {error}");
-            shared
-                .events
-                .log(Level::Warning, "storage", text, serde_json::json!({}));
+            events.log(Level::Warning, "storage", text, serde_json::json!({}));
         }
         let partitions = directory::partitions(directory.path());
-        shared.partitions.stage.open(&partitions);
-        let committer = start_log(directory.path(), &shared.limits)?;
-        report_wal_damage(&committer, &shared);
-        runtime.spawn(close_idle_files(Arc::downgrade(&committer)));
+        parts.partitions.stage.open(&partitions);
+        let committer = start_log(directory.path(), &settings.limits)?;
+        report_wal_damage(&committer, events);
+        let weak = Arc::downgrade(&committer);
+        let metrics = parts.metrics(weak.clone(), directory.path().to_owned());
+        runtime.spawn(close_idle_files(weak));
         runtime.spawn(watch_clock());
-        runtime.spawn(link::drive(shared.partitions.clone()));
-        runtime.spawn(sweep(shared.clone(), partitions));
+        runtime.spawn(link::drive(parts.partitions.clone()));
+        let deleted = Arc::<Notify>::default();
+        runtime.spawn(sweep(
+            events.clone(),
+            deleted.clone(),
+            settings.limits.grace_ms,
+            partitions,
+        ));
         Ok(Self {
-            shared,
+            parts,
+            metrics: Arc::new(metrics),
             data: directory.path().to_owned(),
             committer,
             admin: Mutex::new(()),
@@ -126,6 +134,8 @@ impl Engine {
                 runtime: Some(Arc::new(runtime)),
                 ..State::default()
             }),
+            scrub_paused: AtomicBool::new(false),
+            deleted,
             process: std::process::id(),
         })
     }
@@ -135,22 +145,28 @@ impl Engine {
     /// # Errors
     /// `encryption_unavailable`: there is no usable master key; the sentence begins with the reason.
     pub fn new_data_key(&self, number: u32) -> Result<(String, String), EngineError> {
-        let made = self.shared.partitions.masters.new_data_key(number);
+        let made = self.parts.partitions.masters.new_data_key(number);
         made.map_err(|reason| EngineError::new(ErrorCode::EncryptionUnavailable, reason))
     }
 
-    /// What the servers see.
-    pub fn shared(&self) -> &SharedRef {
-        &self.shared
+    /// Events and requests for the control plane.
+    pub fn events(&self) -> &Events {
+        &self.parts.events
     }
 
-    /// What probes and metrics are read from.
-    pub(super) fn source(&self) -> Source {
-        Source {
-            shared: self.shared.clone(),
-            committer: Arc::downgrade(&self.committer),
-            data: self.data.clone(),
-        }
+    /// Whether the control plane runs.
+    pub fn event_loop(&self) -> &EventLoop {
+        &self.parts.event_loop
+    }
+
+    /// For members of consumer groups that wait for a change.
+    pub fn groups(&self) -> &GroupVersions {
+        &self.parts.groups
+    }
+
+    /// The connections to NATS.
+    pub fn nats(&self) -> &NatsLink {
+        &self.parts.nats
     }
 
     pub(super) fn runtime(&self) -> Result<Arc<Runtime>, EngineError> {
@@ -185,18 +201,16 @@ impl Engine {
         let bound = bound.ok_or_else(|| {
             EngineError::new(ErrorCode::InvalidArgument, "no port is bound: bind first")
         })?;
-        let serving = serve::serve(&self.shared, bound)?;
+        let serving = serve::serve(self.parts.services(), bound)?;
         self.state.lock().serving = Some(serving);
         Ok(())
     }
 
     /// The answer of health checks; false also refuses new calls.
     pub fn set_serving(&self, serving: bool) {
-        self.shared.serving.store(serving, Ordering::Release);
-        if serving {
-            self.shared.condition.set_served();
-        } else {
-            self.shared.groups.close();
+        self.parts.condition.set_serving(serving);
+        if !serving {
+            self.parts.groups.close();
         }
     }
 
@@ -207,8 +221,8 @@ impl Engine {
     pub fn watch(self: &Arc<Self>, settings: WatchSettings) -> Result<Descriptors, EngineError> {
         self.runtime()?;
         let started = Watchdog::start(
-            self.shared.events.clone(),
-            self.shared.event_loop.clone(),
+            self.parts.events.clone(),
+            self.parts.event_loop.clone(),
             settings,
             Arc::downgrade(self),
         );
@@ -230,7 +244,7 @@ impl Engine {
     pub fn connect_nats(&self, settings: NatsSettings) -> Result<(), EngineError> {
         let runtime = self.runtime()?;
         let _inside = runtime.enter();
-        self.shared.nats.connect(settings);
+        self.parts.nats.connect(settings);
         Ok(())
     }
 
@@ -247,10 +261,10 @@ impl Engine {
             return Err(EngineError::new(ErrorCode::InvalidArgument, text));
         }
         let (log, index, state) =
-            MetadataLog::open(&self.shared.events, &self.data, &self.committer)?;
+            MetadataLog::open(&self.parts.events, &self.data, &self.committer)?;
         let last = log.last_index();
         self.state.lock().metadata = Some(Arc::new(log));
-        self.shared.condition.set_metadata_open();
+        self.parts.condition.set_metadata_open();
         Ok((index, state, last))
     }
 
@@ -310,15 +324,16 @@ impl Engine {
         runtime.block_on(self.drain(&partitions, serving, Instant::now() + drain));
         if let Some(Err(error)) = metadata.map(|metadata| metadata.close()) {
             let text = error.to_string();
-            self.shared
+            let fields = serde_json::json!({});
+            self.parts
                 .events
-                .log(Level::Error, "metadata", text, serde_json::json!({}));
+                .log(Level::Error, "metadata", text, fields);
         }
         self.committer.flush_wal();
         drop(http);
-        self.shared.events.close();
-        // The view holds the partitions, and they what the view is in.
-        self.shared.view.store(Arc::default());
+        self.parts.events.close();
+        // The servers hold the view, and it the partitions.
+        self.parts.view.store(Arc::default());
         if let Some(runtime) = Arc::into_inner(runtime) {
             runtime.shutdown_timeout(Duration::from_secs(1));
         }
@@ -327,7 +342,7 @@ impl Engine {
 
     async fn drain(&self, partitions: &[Partition], mut serving: Option<Serving>, end: Instant) {
         for partition in partitions {
-            self.shared
+            self.parts
                 .nats
                 .stop_feeding(partition.identity().incarnation);
         }
@@ -338,7 +353,7 @@ impl Engine {
         }
         self.close_all(partitions, EndReason::Closed).await;
         // After the partitions: their acks and copies go out first.
-        self.shared.nats.close().await;
+        self.parts.nats.close().await;
         if let Some(mut serving) = serving {
             serving.wait(end).await;
             serving.abort();
@@ -360,7 +375,7 @@ impl Drop for Engine {
         // A forked child: the threads to wait for are the parent's, so whatever waits for them on drop is leaked.
         std::mem::forget(std::mem::take(self.state.get_mut()));
         std::mem::forget(self.committer.clone());
-        std::mem::forget(self.shared.clone());
+        std::mem::forget(self.parts.clone());
     }
 }
 
@@ -379,7 +394,7 @@ fn start_log(data: &Path, limits: &Limits) -> Result<Arc<GroupCommitter>, Engine
 }
 
 /// Says what of the journal did not check; what that costs a partition is said when it is opened.
-fn report_wal_damage(committer: &GroupCommitter, shared: &SharedRef) {
+fn report_wal_damage(committer: &GroupCommitter, events: &Events) {
     for damage in committer.wal_damages() {
         let (incarnation, start, end) = match damage.of {
             Some((log, start, end)) => (Some(log.incarnation), Some(start), Some(end)),
@@ -401,7 +416,7 @@ fn report_wal_damage(committer: &GroupCommitter, shared: &SharedRef) {
             },
             tools::journal_damage(&damage),
         );
-        shared.events.log(level, "storage", text, fields);
+        events.log(level, "storage", text, fields);
     }
 }
 
@@ -437,27 +452,24 @@ async fn watch_clock() {
 }
 
 /// Removes what deleted partitions left, once their grace period is over, until the runtime ends.
-async fn sweep(shared: SharedRef, partitions: PathBuf) {
-    let grace_ms = shared.limits.grace_ms;
+async fn sweep(events: Arc<Events>, deleted: Arc<Notify>, grace_ms: u64, partitions: PathBuf) {
     let grace = i64::try_from(grace_ms.saturating_mul(NANOS_PER_MILLI)).unwrap_or(i64::MAX);
     let pause = Duration::from_millis(grace_ms).clamp(SWEEP_SHORTEST, SWEEP_LONGEST);
-    let deleted = Arc::new(Mutex::new(DeletedLogs::default()));
+    let logs = Arc::new(Mutex::new(DeletedLogs::default()));
     loop {
-        let (partitions, deleted) = (partitions.clone(), Arc::clone(&deleted));
+        let (partitions, logs) = (partitions.clone(), Arc::clone(&logs));
         let swept = tokio::task::spawn_blocking(move || {
-            let swept = deleted.lock().sweep(&partitions, grace);
+            let swept = logs.lock().sweep(&partitions, grace);
             swept.map_err(|error| error.to_string())
         });
         if let Ok(Err(error)) = swept.await {
             let text = format!("files of deleted partitions could not be removed: {error}");
-            shared
-                .events
-                .log(Level::Warning, "storage", text, serde_json::json!({}));
+            events.log(Level::Warning, "storage", text, serde_json::json!({}));
         }
         tokio::select! {
             () = tokio::time::sleep(pause) => {}
             // Its grace begins now.
-            () = shared.deleted.notified() => {}
+            () = deleted.notified() => {}
         }
     }
 }

@@ -10,6 +10,7 @@ pub(crate) mod error;
 mod life;
 mod observe;
 mod partitions;
+pub(crate) mod parts;
 mod records;
 mod scrub;
 mod security;

@@ -19,19 +19,19 @@ impl Engine {
     ) -> Result<u16, EngineError> {
         let runtime = self.runtime()?;
         let _inside = runtime.enter();
-        let (listening, bound) = http::listen(self.source(), settings, host, port)?;
+        let (listening, bound) = http::listen(self.metrics.clone(), settings, host, port)?;
         self.state.lock().http = Some(listening);
         Ok(bound)
     }
 
     /// Says what the start is doing, until the broker serves.
     pub fn set_stage(&self, stage: &str) {
-        self.shared.condition.set_stage(stage);
+        self.parts.condition.set_stage(stage);
     }
 
     /// From now on the broker is ready only while NATS is connected.
     pub fn require_nats(&self) {
-        self.shared.condition.set_needs_nats();
+        self.parts.condition.set_needs_nats();
     }
 
     /// Takes what the control plane counts, by name; see `specs/metrics.toml`.
@@ -39,18 +39,18 @@ impl Engine {
     /// # Errors
     /// `invalid_argument`: a name that is not one of them.
     pub fn report(&self, values: &HashMap<String, u64>) -> Result<(), EngineError> {
-        let taken = self.shared.reported.set(values);
+        let taken = self.metrics.reported.set(values);
         taken.map_err(|text| EngineError::new(ErrorCode::InvalidArgument, text))
     }
 
     /// The checks behind `/readyz`. Blocks for as long as the data directory's file system does not answer.
     pub fn checks(&self) -> Vec<Check> {
-        self.source().checks()
+        self.metrics.checks.checks()
     }
 
     /// Counters and gauges as JSON. Blocks as [`Engine::checks`].
     pub fn statistics(&self) -> serde_json::Value {
-        let values = metrics::collect(&self.source()).into_iter();
+        let values = metrics::collect(&self.metrics).into_iter();
         let named = values.map(|(name, value)| (name.to_owned(), value.into()));
         serde_json::Value::Object(named.collect())
     }

@@ -38,7 +38,7 @@ impl Engine {
                         let incarnation = spec.incarnation;
                         if let Err(error) = self.open_one(spec) {
                             if matches!(error, bascule_log::Error::Full { .. }) {
-                                self.shared.partitions.space.refused();
+                                self.parts.partitions.space.refused();
                             }
                             let code = open_code(&error);
                             failures.lock().push((incarnation, code, error.to_string()));
@@ -66,7 +66,7 @@ impl Engine {
         let known = directory::was_created(&self.data, spec.incarnation).map_err(failed)?;
         let incarnation = spec.incarnation;
         let (partition, recovery) =
-            Partition::open(&self.shared.partitions, spec, &path, &self.committer, known)?;
+            Partition::open(&self.parts.partitions, spec, &path, &self.committer, known)?;
         if !known {
             directory::record_created(&self.data, incarnation).map_err(failed)?;
         }
@@ -99,7 +99,7 @@ impl Engine {
             partition.lead(*epoch);
         }
         let partitions: Vec<_> = led.into_iter().map(|(partition, _)| partition).collect();
-        runtime.block_on(self.shared.nats.lead_all(&partitions));
+        runtime.block_on(self.parts.nats.lead_all(&partitions));
         Ok(())
     }
 
@@ -128,9 +128,9 @@ impl Engine {
             return Ok(());
         }
         for incarnation in incarnations {
-            self.shared.nats.forget(*incarnation);
+            self.parts.nats.forget(*incarnation);
         }
-        self.shared.partitions.stage.forget(incarnations);
+        self.parts.partitions.stage.forget(incarnations);
         // Open logs have deleted their files as far as they could: the rest is marked or reported here. After a failed sync the
         // content of the disk is unknown.
         for incarnation in incarnations {
@@ -139,7 +139,7 @@ impl Engine {
                 EngineError::new(ErrorCode::StorageFailed, text)
             })?;
         }
-        self.shared.deleted.notify_one();
+        self.deleted.notify_one();
         self.committer.failure().map_or(Ok(()), |text| {
             Err(EngineError::new(ErrorCode::StorageFailed, text))
         })
@@ -163,7 +163,7 @@ impl Engine {
 
     /// Whether writes to the data directory are refused for want of space.
     pub fn is_full(&self) -> bool {
-        self.shared.partitions.space.is_full(&self.data)
+        self.parts.partitions.space.is_full(&self.data)
     }
 
     /// Pausing does not forget when records arrived; deleting does.
@@ -185,11 +185,11 @@ impl Engine {
         for partition in partitions {
             match reason {
                 EndReason::Paused => self
-                    .shared
+                    .parts
                     .nats
                     .pause(PausedPartition::from(partition), true),
                 _ => self
-                    .shared
+                    .parts
                     .nats
                     .stop_feeding(partition.identity().incarnation),
             }
@@ -204,7 +204,7 @@ impl Engine {
     /// `invalid_argument` when the version does not ascend.
     pub fn publish_view(&self, version: u64, changes: ViewChanges) -> Result<(), EngineError> {
         let state = self.state.lock();
-        let old = self.shared.view.load_full();
+        let old = self.parts.view.load_full();
         if version <= old.version {
             let text = format!("view version {version} does not follow {}", old.version);
             return Err(EngineError::new(ErrorCode::InvalidArgument, text));
@@ -217,8 +217,8 @@ impl Engine {
             }
         }
         for stream in changes.streams {
-            for place in stream.paused_partitions(&self.shared.broker_id) {
-                self.shared.nats.pause(place, false);
+            for place in stream.paused_partitions(&self.parts.broker_id) {
+                self.parts.nats.pause(place, false);
             }
             let stream = stream.view(&state.partitions);
             view.namespaces
@@ -227,9 +227,9 @@ impl Engine {
                 .insert(stream.name.clone(), Arc::new(stream));
         }
         let ended = change_groups(&mut view, changes.groups, changes.removed_groups);
-        self.shared.view.store(Arc::new(view));
+        self.parts.view.store(Arc::new(view));
         for (group, present) in ended {
-            self.shared.members.keep(&group, present.as_ref());
+            self.parts.members.keep(&group, present.as_ref());
         }
         Ok(())
     }

@@ -24,7 +24,7 @@ impl Engine {
             return Err(EngineError::new(ErrorCode::PartitionNotFound, text));
         };
         let reader = partition.reader();
-        let statistics = &self.shared.statistics;
+        let statistics = &self.parts.statistics;
         let rate = bytes_per_second.max(64 << 10) as f64;
         let (mut read, mut began) = (0_u64, Instant::now());
         let mut pace = |bytes: u64| {
@@ -34,7 +34,7 @@ impl Engine {
                 if reader.is_closed() {
                     return false;
                 }
-                if self.shared.scrub_paused.load(Ordering::Relaxed) {
+                if self.scrub_paused.load(Ordering::Relaxed) {
                     // Time that was waited must not be made up for.
                     (read, began) = (0, Instant::now() + LOOK);
                     std::thread::sleep(LOOK);
@@ -65,7 +65,7 @@ impl Engine {
 
     /// Pauses scrubs, or resumes them.
     pub fn pause_scrubs(&self, paused: bool) {
-        self.shared.scrub_paused.store(paused, Ordering::Relaxed);
+        self.scrub_paused.store(paused, Ordering::Relaxed);
     }
 
     /// For each open partition: the end of its last complete scrub, the number of segments that a scrub would read, and the

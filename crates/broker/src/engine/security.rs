@@ -16,7 +16,7 @@ impl Engine {
     pub fn load_tls(&self, settings: &TlsSettings) -> Result<Loaded, EngineError> {
         let now = SystemTime::now().duration_since(UNIX_EPOCH);
         let now_s = now.map_or(0, |now| now.as_secs());
-        Ok(self.shared.tls.load(settings, now_s)?)
+        Ok(self.parts.tls.load(settings, now_s)?)
     }
 
     /// Decides by this table from now on; empty = everything is allowed.
@@ -28,7 +28,7 @@ impl Engine {
             [] => None,
             json => Some(AccessTable::read(json)?),
         };
-        self.shared.access.set_table(table);
+        self.parts.access.set_table(table);
         Ok(())
     }
 }

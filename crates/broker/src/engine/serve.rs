@@ -1,10 +1,10 @@
 //! One gRPC port: Liftbridge, administration, health, Flight.
 use super::error::EngineError;
 use crate::admission::{CallLayer, Listener, accept};
-use crate::context::SharedRef;
 use crate::events::Level;
-use crate::liftbridge::reflection;
-use crate::{flight, liftbridge};
+use crate::flight::FlightRouter;
+use crate::liftbridge::{AdminService, HealthService, LiftbridgeService, reflection};
+use crate::limits::Limits;
 use bascule_wire::ErrorCode;
 use std::io;
 use std::net::{SocketAddr, TcpListener as StdListener, ToSocketAddrs};
@@ -31,6 +31,17 @@ const RESETS: usize = 64;
 /// Streams that this side reset for a fault in them, in a connection's whole life, before it is closed. What a peer still
 /// sends on a call that was refused early counts too, so an honest client reaches dozens.
 const FAULTS: usize = 1024;
+
+/// The services of the port, and the listener for it.
+#[derive(Debug)]
+pub(crate) struct Services {
+    pub(crate) limits: Limits,
+    pub(crate) listener: Listener,
+    pub(crate) liftbridge: LiftbridgeService,
+    pub(crate) admin: AdminService,
+    pub(crate) health: HealthService,
+    pub(crate) flight: FlightRouter,
+}
 
 /// A running server.
 #[derive(Debug)]
@@ -119,17 +130,20 @@ fn bind_one(address: SocketAddr) -> io::Result<(TcpSocket, u16)> {
 ///
 /// # Errors
 /// `address_in_use`: somebody else listens on the port since it was bound; `address_unusable`.
-pub(super) fn serve(shared: &SharedRef, bound: BoundPort) -> Result<Serving, EngineError> {
+pub(super) fn serve(services: Services, bound: BoundPort) -> Result<Serving, EngineError> {
     let BoundPort { socket, host, port } = bound;
     let listener = socket
         .listen(BACKLOG)
         .map_err(|error| refused(&host, port, &error))?;
-    let limits = &shared.limits;
-    let from = Listener {
-        admission: shared.admission.clone(),
-        tls: shared.tls.clone(),
-        events: shared.events.clone(),
-    };
+    let Services {
+        limits,
+        listener: from,
+        liftbridge,
+        admin,
+        health,
+        flight,
+    } = services;
+    let (admission, events) = (from.admission.clone(), from.events.clone());
     let (accepted, acceptor) = accept(from, listener);
     let incoming = ReceiverStream::new(accepted);
     let router = Server::builder()
@@ -142,15 +156,14 @@ pub(super) fn serve(shared: &SharedRef, bound: BoundPort) -> Result<Serving, Eng
         .http2_max_local_error_reset_streams(Some(FAULTS))
         .http2_keepalive_interval(Some(KEEPALIVE))
         .http2_keepalive_timeout(Some(KEEPALIVE_ANSWER))
-        .layer(CallLayer::new(&shared.admission))
-        .add_service(liftbridge::service(shared))
-        .add_service(liftbridge::admin(shared))
-        .add_service(liftbridge::health(shared))
+        .layer(CallLayer::new(&admission))
+        .add_service(liftbridge)
+        .add_service(admin)
+        .add_service(health)
         .add_service(reflection::v1().map_err(|error| undescribed(&error))?)
         .add_service(reflection::v1alpha().map_err(|error| undescribed(&error))?)
-        .add_service(flight::service(shared));
+        .add_service(flight);
     let (stop, stopped) = oneshot::channel::<()>();
-    let events = shared.clone();
     let task = tokio::spawn(async move {
         let shutdown = async {
             let _ = stopped.await;
@@ -160,7 +173,7 @@ pub(super) fn serve(shared: &SharedRef, bound: BoundPort) -> Result<Serving, Eng
             .serve_with_incoming_shutdown(incoming, shutdown)
             .await
         {
-            events.events.log(
+            events.log(
                 Level::Error,
                 "grpc",
                 format!("the server ended: {error}"),

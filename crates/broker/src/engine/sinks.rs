@@ -16,7 +16,7 @@ impl Engine {
     /// `invalid_argument` when the version does not ascend; `closed`.
     pub fn set_sinks(&self, version: u64, changes: SinkChanges) -> Result<(), EngineError> {
         self.runtime()?;
-        let changed = self.shared.partitions.stage.set_sinks(version, changes);
+        let changed = self.parts.partitions.stage.set_sinks(version, changes);
         changed.map_err(|stale| EngineError::new(ErrorCode::InvalidArgument, stale.to_string()))
     }
 
@@ -36,17 +36,17 @@ impl Engine {
                 .map(|partition| partition.reader().log_end())
                 .ok_or_else(|| "the partition is not open on this broker".to_owned())
         };
-        Ok(self.shared.partitions.stage.confirm(request, log_end))
+        Ok(self.parts.partitions.stage.confirm(request, log_end))
     }
 
     /// What is staged here, by attempt.
     pub fn staged(&self) -> Vec<StagedAttempt> {
-        self.shared.partitions.stage.staged()
+        self.parts.partitions.stage.staged()
     }
 
     /// Resumes a partition if it is paused.
     async fn wake(&self, incarnation: u64) -> Result<(), String> {
-        let view = self.shared.view.load_full();
+        let view = self.parts.view.load_full();
         let paused = view.streams().find_map(|stream| {
             let mut partitions = stream.partitions.iter();
             let found = partitions.find(|partition| partition.incarnation == incarnation)?;
@@ -56,7 +56,7 @@ impl Engine {
             return Ok(());
         };
         let names = (stream.namespace.as_str(), stream.name.as_str());
-        let resumed = resume(&self.shared, names, number as i32, Some(RESUMING)).await;
+        let resumed = resume(&self.parts.events, names, number as i32, Some(RESUMING)).await;
         resumed.map_err(|refused| {
             format!("the partition is paused, and stays so: {}", refused.message)
         })

@@ -47,7 +47,7 @@ fn view(incarnation: u64) -> ViewChanges {
 
 /// Appends through the view, as a server does.
 fn append(engine: &Engine) -> Committed {
-    let view = engine.shared().view.load();
+    let view = engine.parts.view.load();
     let stream = view.stream("default", "s").unwrap();
     let partition = stream.partition(0).unwrap().handle.clone().unwrap();
     let (done, outcome) = mpsc::channel();
@@ -106,10 +106,10 @@ fn a_dropped_engine_frees_what_the_view_held() {
     let engine = engine(data.path());
     open(&engine, 7);
     engine.publish_view(1, view(7)).unwrap();
-    let shared = std::sync::Arc::downgrade(engine.shared());
+    let partitions = std::sync::Arc::downgrade(&engine.parts.partitions);
     drop(engine);
     until("the partition and what it refers to are gone", || {
-        shared.strong_count() == 0
+        partitions.strong_count() == 0
     });
 }
 
@@ -119,7 +119,7 @@ fn views_ascend_and_removed_streams_are_gone() {
     let engine = engine(data.path());
     engine.publish_view(5, view(7)).unwrap();
     let stream = engine
-        .shared()
+        .parts
         .view
         .load()
         .stream("default", "s")
@@ -135,7 +135,7 @@ fn views_ascend_and_removed_streams_are_gone() {
     let removed =
         serde_json::from_value(json!({"removed": [["default", "s"], ["x", "y"]]})).unwrap();
     engine.publish_view(6, removed).unwrap();
-    assert!(engine.shared().view.load().stream("default", "s").is_none());
+    assert!(engine.parts.view.load().stream("default", "s").is_none());
 }
 
 #[test]
@@ -200,7 +200,7 @@ fn a_torn_tail_is_reported_and_what_was_acked_is_there() {
     drop(first);
     let second = engine(copy.path());
     open(&second, 7);
-    let recovered: Vec<Event> = second.shared().events.poll(99);
+    let recovered: Vec<Event> = second.events().poll(99);
     assert!(recovered.iter().any(|event| matches!(
         event,
         Event::Partition {
@@ -285,8 +285,7 @@ fn the_metadata_log_needs_to_be_opened_once() {
     engine.read_barrier(1).unwrap();
     until("the barrier", || {
         engine
-            .shared()
-            .events
+            .events()
             .poll(9)
             .iter()
             .any(|event| matches!(event, Event::Barrier { .. }))

@@ -3,6 +3,7 @@
 //! A task per call asks a blocking thread for the next message, and asks again only when the connection has taken the one
 //! before: at most one message waits. The task ends when the scan does, or when the caller goes away.
 use super::body::{Produced, ScanBody};
+use super::context::FlightContext;
 use super::range;
 use super::refusal::{
     denied, ended, history_changed, internal, invalid, out_of_range, read_failed, refuse,
@@ -10,9 +11,9 @@ use super::refusal::{
 use super::request::{End, Expectation, ScanTicket, Start, parse};
 use super::scan::{Scan, Step};
 use super::{info, offsets, resolve, threads, unary};
-use crate::access::{Action, Permit};
-use crate::context::SharedRef;
+use crate::access::{Access, Action, Permit};
 use crate::partition::Partition;
+use crate::subscriptions::Slot;
 use crate::tls::Peer;
 use arrow_flight::Ticket;
 use bascule_log::{ReadError, ReadMode};
@@ -20,7 +21,7 @@ use bascule_wire::ErrorCode;
 use bytes::Bytes;
 use prost::Message;
 use serde_json::json;
-use std::sync::atomic::Ordering;
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{mpsc, watch};
 use tokio::time::timeout;
@@ -38,23 +39,18 @@ const MAX_TICKET_BYTES: usize = 64 << 10;
 /// `PERMISSION_DENIED`, `INVALID_ARGUMENT`, `NOT_FOUND`, `FAILED_PRECONDITION`, `OUT_OF_RANGE`, `RESOURCE_EXHAUSTED`, UNAVAILABLE. Later
 /// failures end the body with their status.
 pub async fn respond(
-    shared: SharedRef,
+    context: Arc<FlightContext>,
     request: http::Request<Body>,
-) -> Result<http::Response<Body>, Status> {
-    resolve::check_serving(&shared)?;
+) -> Result<Body, Status> {
+    resolve::check_serving(&context)?;
     let peer = resolve::peer(request.extensions());
     let ticket = read_ticket(request.into_body()).await?;
     let ticket: ScanTicket = parse("ticket", &ticket)?;
     check(&ticket)?;
-    let (call, first) = Call::open(shared, &peer, ticket).await?;
+    let (call, first) = Call::open(context, &peer, ticket).await?;
     let (sender, receiver) = mpsc::channel(1);
     tokio::spawn(call.run(sender));
-    let mut response = http::Response::new(Body::new(ScanBody::new(first, receiver)));
-    let grpc = http::HeaderValue::from_static("application/grpc");
-    response
-        .headers_mut()
-        .insert(http::header::CONTENT_TYPE, grpc);
-    Ok(response)
+    Ok(Body::new(ScanBody::new(first, receiver)))
 }
 
 /// The one message of the request body: five bytes of gRPC, then a `Ticket`.
@@ -76,36 +72,15 @@ fn check(ticket: &ScanTicket) -> Result<(), Status> {
     Ok(())
 }
 
-/// One of the broker's `limits.subscriptions`; given back on drop.
-#[derive(Debug)]
-struct Slot(SharedRef);
-
-impl Slot {
-    fn take(shared: &SharedRef) -> Result<Self, Status> {
-        let open = shared.open_subscriptions.fetch_add(1, Ordering::AcqRel);
-        shared.statistics.subscriptions_open.add(1);
-        let slot = Self(shared.clone());
-        let limit = shared.limits.subscriptions;
-        if usize::try_from(open).is_ok_and(|open| open >= limit) {
-            shared.statistics.subscriptions_refused.add(1);
-            let message = format!(
-                "limits.subscriptions ({limit}) subscriptions and scans are open: close some, try again later, or raise it"
-            );
-            return Err(refuse(
-                Code::ResourceExhausted,
-                ErrorCode::Busy,
-                message,
-                json!({"limit": limit}),
-            ));
-        }
-        Ok(slot)
-    }
-}
-impl Drop for Slot {
-    fn drop(&mut self) {
-        self.0.open_subscriptions.fetch_sub(1, Ordering::AcqRel);
-        self.0.statistics.subscriptions_open.sub(1);
-    }
+fn no_place(limit: usize) -> Status {
+    refuse(
+        Code::ResourceExhausted,
+        ErrorCode::Busy,
+        format!(
+            "limits.subscriptions ({limit}) subscriptions and scans are open: close some, try again later, or raise it"
+        ),
+        json!({"limit": limit}),
+    )
 }
 
 /// Where a call ends, exclusive.
@@ -136,29 +111,30 @@ struct Call {
     follow: bool,
     wait: Duration,
     permit: Permit,
-    slot: Slot,
+    access: Arc<Access>,
+    _slot: Slot,
 }
 
 impl Call {
     /// The call and the first message of its answer.
     async fn open(
-        shared: SharedRef,
+        context: Arc<FlightContext>,
         peer: &Peer,
         ticket: ScanTicket,
     ) -> Result<(Self, Bytes), Status> {
         let names = (ticket.namespace.as_str(), ticket.stream.as_str());
-        let permit = resolve::permit(&shared, peer, Action::Subscribe, names)?;
-        let slot = Slot::take(&shared)?;
-        let view = shared.view.load_full();
+        let permit = resolve::permit(&context, peer, Action::Subscribe, names)?;
+        let slot = context.subscriptions.take().map_err(no_place)?;
+        let view = context.view.load_full();
         let stream = resolve::stream(&view, &ticket.namespace, &ticket.stream)?;
         let view = resolve::partition(&stream, ticket.partition)?;
-        let partition = resolve::handle(&shared, &stream, view, ticket.incarnation)?;
+        let partition = resolve::handle(&context, &stream, view, ticket.incarnation)?;
         let what = resolve::label(&stream, ticket.partition);
         let projection = info::projection(ticket.columns.as_deref())?;
         let filter = info::filter(ticket.subject.as_deref())?;
         check_history(&partition, &ticket, &what).await?;
         let (start, limit) = positions(&partition, &ticket, &what).await?;
-        let (scan, first) = Scan::open(&shared, &partition, projection, filter, start)?;
+        let (scan, first) = Scan::open(&context, &partition, projection, filter, start)?;
         let scan = Some(scan.bounded(ticket.max_rows, ticket.max_bytes));
         let wait = Duration::from_millis(ticket.wait_ms);
         let watch = partition.watch();
@@ -173,7 +149,8 @@ impl Call {
                 follow,
                 wait,
                 permit,
-                slot,
+                access: context.access.clone(),
+                _slot: slot,
             },
             first,
         ))
@@ -198,7 +175,7 @@ impl Call {
             Limit::AfterWait(most) => self.partition.reader().high_watermark().min(most),
         };
         while let Ok(room) = sender.reserve().await {
-            let allowed = self.permit.renew(&self.slot.0.access);
+            let allowed = self.permit.renew(&self.access);
             allowed.map_err(|refusal| denied(&refusal))?;
             match self.step(until).await? {
                 Step::Message(chunks) => room.send(Ok(chunks)),

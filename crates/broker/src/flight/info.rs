@@ -1,10 +1,10 @@
 //! `ListFlights`, `GetFlightInfo`, `GetSchema`: streams as tables.
+use super::context::FlightContext;
 use super::frame::schema_bytes;
 use super::refusal::{internal, invalid, read_failed};
 use super::request::{End, ScanTicket, Selection, Start, parse};
 use super::{range, resolve, threads};
 use crate::access::Action;
-use crate::context::{Shared, SharedRef};
 use crate::names::DEFAULT_NAMESPACE;
 use crate::partition::Partition;
 use crate::tls::Peer;
@@ -68,13 +68,17 @@ pub fn filter(subject: Option<&str>) -> Result<Option<SubjectFilter>, Status> {
 /// # Errors
 /// `PERMISSION_DENIED`, `INVALID_ARGUMENT`, `NOT_FOUND`.
 pub fn get_schema(
-    shared: &Shared,
+    context: &FlightContext,
     peer: &Peer,
     descriptor: &FlightDescriptor,
 ) -> Result<SchemaResult, Status> {
     let selection = selection(descriptor)?;
-    permit(shared, peer, &selection)?;
-    resolve::stream(&shared.view.load(), &selection.namespace, &selection.stream)?;
+    permit(context, peer, &selection)?;
+    resolve::stream(
+        &context.view.load(),
+        &selection.namespace,
+        &selection.stream,
+    )?;
     let projection = projection(selection.columns.as_deref())?;
     Ok(SchemaResult {
         schema: schema_bytes(projection.schema()).map_err(|error| internal(error.to_string()))?,
@@ -89,17 +93,17 @@ pub fn get_schema(
 /// # Errors
 /// `PERMISSION_DENIED`, `INVALID_ARGUMENT`, `NOT_FOUND`, UNAVAILABLE, `OUT_OF_RANGE`.
 pub async fn get_flight_info(
-    shared: &SharedRef,
+    context: &Arc<FlightContext>,
     peer: &Peer,
     descriptor: FlightDescriptor,
 ) -> Result<Vec<u8>, Status> {
     let selection = selection(&descriptor)?;
-    permit(shared, peer, &selection)?;
-    let view = shared.view.load_full();
+    permit(context, peer, &selection)?;
+    let view = context.view.load_full();
     let stream = resolve::stream(&view, &selection.namespace, &selection.stream)?;
-    let shared = Arc::clone(shared);
+    let context = Arc::clone(context);
     let work = move || {
-        let info = flight_info(&shared, &stream, &selection, descriptor)?;
+        let info = flight_info(&context, &stream, &selection, descriptor)?;
         Ok(info.encode_to_vec())
     };
     threads::answer(work)
@@ -108,16 +112,16 @@ pub async fn get_flight_info(
 }
 
 /// Information about a stream, returned to its readers only.
-fn permit(shared: &Shared, peer: &Peer, selection: &Selection) -> Result<(), Status> {
+fn permit(context: &FlightContext, peer: &Peer, selection: &Selection) -> Result<(), Status> {
     let names = (selection.namespace.as_str(), selection.stream.as_str());
-    resolve::permit(shared, peer, Action::Subscribe, names).map(drop)
+    resolve::permit(context, peer, Action::Subscribe, names).map(drop)
 }
 
 /// What `ListFlights` says of a stream. Partitions that are not open here are left out of the endpoints.
 ///
 /// # Errors
 /// As of [`get_flight_info`].
-pub fn listed(shared: &Shared, stream: &StreamView) -> Result<FlightInfo, Status> {
+pub fn listed(context: &FlightContext, stream: &StreamView) -> Result<FlightInfo, Status> {
     let open: Vec<u32> = stream
         .partitions
         .iter()
@@ -136,7 +140,7 @@ pub fn listed(shared: &Shared, stream: &StreamView) -> Result<FlightInfo, Status
     };
     let descriptor =
         FlightDescriptor::new_path(vec![stream.namespace.clone(), stream.name.clone()]);
-    let info = flight_info(shared, stream, &selection, descriptor)?;
+    let info = flight_info(context, stream, &selection, descriptor)?;
     // Nobody counts the records of a partition that is paused.
     Ok(if is_whole {
         info
@@ -146,7 +150,7 @@ pub fn listed(shared: &Shared, stream: &StreamView) -> Result<FlightInfo, Status
 }
 
 fn flight_info(
-    shared: &Shared,
+    context: &FlightContext,
     stream: &StreamView,
     selection: &Selection,
     descriptor: FlightDescriptor,
@@ -157,7 +161,7 @@ fn flight_info(
     let mut bytes = Some(0_i64);
     let mut endpoints = Vec::with_capacity(stream.partitions.len());
     for partition in resolve::partitions(stream, selection.partitions.as_deref())? {
-        let handle = resolve::handle(shared, stream, partition, None)?;
+        let handle = resolve::handle(context, stream, partition, None)?;
         let planned = endpoint(stream, partition, &handle, selection)?;
         records = records
             .filter(|_| selection.subject.is_none())

@@ -1,9 +1,9 @@
 //! `ListFlights`: the streams in pages, each made when the connection takes the one before.
 use super::body::ScanBody;
+use super::context::FlightContext;
 use super::refusal::{internal, invalid};
 use super::{info, resolve, threads, unary};
 use crate::access::Action;
-use crate::context::{Shared, SharedRef};
 use crate::names::DEFAULT_NAMESPACE;
 use crate::tls::Peer;
 use crate::view::StreamView;
@@ -28,7 +28,7 @@ type Key = (String, String);
 
 /// One call: which streams, and the last that was listed.
 struct Listing {
-    shared: SharedRef,
+    context: Arc<FlightContext>,
     peer: Peer,
     prefix: String,
     after: Option<Key>,
@@ -46,12 +46,16 @@ struct Page {
 ///
 /// # Errors
 /// `PERMISSION_DENIED`; `INVALID_ARGUMENT` when the criteria are not UTF-8; `RESOURCE_EXHAUSTED`.
-pub async fn respond(shared: SharedRef, peer: Peer, criteria: Criteria) -> Result<Body, Status> {
+pub async fn respond(
+    context: Arc<FlightContext>,
+    peer: Peer,
+    criteria: Criteria,
+) -> Result<Body, Status> {
     let prefix = String::from_utf8(criteria.expression.to_vec()).map_err(|_| {
         invalid("criteria are not UTF-8: they are a prefix of stream names".to_owned())
     })?;
     let mut listing = Listing {
-        shared,
+        context,
         peer,
         prefix,
         after: None,
@@ -76,17 +80,18 @@ impl Listing {
     /// The next page, charged to the client until it has read it.
     async fn next(&mut self) -> Result<Bytes, Status> {
         let resource = (DEFAULT_NAMESPACE, EVERYTHING);
-        resolve::permit(&self.shared, &self.peer, Action::FetchMetadata, resource)?;
-        let (shared, prefix, after) = (self.shared.clone(), self.prefix.clone(), self.after.take());
-        let page = threads::answer(move || page(&shared, &prefix, after.as_ref())).await;
+        resolve::permit(&self.context, &self.peer, Action::FetchMetadata, resource)?;
+        let (context, prefix, after) =
+            (self.context.clone(), self.prefix.clone(), self.after.take());
+        let page = threads::answer(move || page(&context, &prefix, after.as_ref())).await;
         let page = page.map_err(|error| internal(format!("listing failed: {error}")))??;
         (self.after, self.is_done) = (page.last, page.is_last);
-        unary::charged(&self.shared, &self.peer, page.frames)
+        unary::charged(&self.context, &self.peer, page.frames)
     }
 }
 
-fn page(shared: &Shared, prefix: &str, after: Option<&Key>) -> Result<Page, Status> {
-    let view = shared.view.load();
+fn page(context: &FlightContext, prefix: &str, after: Option<&Key>) -> Result<Page, Status> {
+    let view = context.view.load();
     let shown = |name: &str| {
         name.starts_with(prefix)
             && (prefix.starts_with(INTERNAL_PREFIX) || !name.starts_with(INTERNAL_PREFIX))
@@ -107,7 +112,7 @@ fn page(shared: &Shared, prefix: &str, after: Option<&Key>) -> Result<Page, Stat
     let (mut frames, mut listed) = (Vec::new(), 0);
     let mut last = None;
     for stream in streams {
-        unary::frame(&mut frames, &info::listed(shared, stream)?.encode_to_vec());
+        unary::frame(&mut frames, &info::listed(context, stream)?.encode_to_vec());
         last = Some((stream.namespace.clone(), stream.name.clone()));
         listed += 1;
         if frames.len() >= PAGE_BYTES {

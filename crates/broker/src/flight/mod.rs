@@ -1,6 +1,7 @@
 //! Arrow Flight: every stream is a table (`specs/formats/flight.md`).
 //!
 //! * [`mod@service`]: what the gRPC server mounts; `DoGet` and large answers go over raw bodies, the rest through the generated server.
+//! * `context`: what all of it uses of the broker.
 //! * `request`, `refusal`: JSON documents in, statuses with JSON details out.
 //! * `get` → `scan` → `frame` → `body`: one scan of one partition, from the log to the connection. Reading and gathering
 //!   run on `threads` of their own, so that a large scan does not delay other calls.
@@ -9,6 +10,7 @@
 //! * `sql`: what clients of Flight SQL get for an answer.
 mod body;
 mod buffer_layout;
+mod context;
 mod frame;
 pub(crate) mod fuzz;
 mod get;
@@ -30,11 +32,5 @@ mod threads;
 mod unary;
 mod whole;
 
-pub use service::{FlightRouter, MAX_MESSAGE_BYTES};
-
-use crate::context::SharedRef;
-
-/// The Flight service of a broker.
-pub fn service(shared: &SharedRef) -> FlightRouter {
-    FlightRouter::new(shared)
-}
+pub(crate) use context::FlightContext;
+pub(crate) use service::FlightRouter;

@@ -2,14 +2,15 @@
 //!
 //! A Spark micro-batch reader asks once per trigger: "tell me the high watermarks, and wait until one of them is beyond
 //! what I have".
+use super::context::FlightContext;
 use super::refusal::{internal, invalid, read_failed};
 use super::request::{OffsetsRequest, Place, TimeLookup, parse};
 use super::{resolve, threads};
 use crate::access::Action;
-use crate::context::{Shared, SharedRef};
 use crate::partition::Partition;
 use crate::tls::Peer;
 use crate::view::{PartitionView, StreamView};
+use bascule_log::{LogReader, ReadError};
 use futures_util::future::select_all;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -25,7 +26,11 @@ pub const MAX_WAIT_MS: u64 = 60_000;
 /// # Errors
 /// `PERMISSION_DENIED`, `INVALID_ARGUMENT`, `NOT_FOUND`, `UNAVAILABLE`; `DATA_LOSS` when a requested time lies in a damaged range;
 /// INTERNAL.
-pub async fn answer(shared: &SharedRef, peer: &Peer, body: &[u8]) -> Result<Vec<u8>, Status> {
+pub async fn answer(
+    context: &Arc<FlightContext>,
+    peer: &Peer,
+    body: &[u8],
+) -> Result<Vec<u8>, Status> {
     let is_list = body.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'[');
     let requests: Vec<OffsetsRequest> = if is_list {
         parse("list of offsets requests", body)?
@@ -38,20 +43,20 @@ pub async fn answer(shared: &SharedRef, peer: &Peer, body: &[u8]) -> Result<Vec<
     let wait_ms = requests.iter().map(|request| request.wait_ms).max();
     if let Some(wait_ms) = wait_ms.filter(|wait_ms| *wait_ms > 0) {
         let deadline = Instant::now() + Duration::from_millis(wait_ms);
-        wait(shared, peer, &requests, deadline).await?;
+        wait(context, peer, &requests, deadline).await?;
     }
     // Streams are looked up again: the wait may have ended with one that was deleted, or that grew.
     let mut found = Vec::with_capacity(requests.len());
     for request in requests {
-        let stream = load(shared, peer, &request)?;
-        let times = look_up(shared, &stream, &request.times).await?;
-        let before = identify(shared, &stream, &request.before).await?;
+        let stream = load(context, peer, &request)?;
+        let times = look_up(context, &stream, &request.times).await?;
+        let before = identify(context, &stream, &request.before).await?;
         found.push((stream, request, times, before));
     }
-    let shared = shared.clone();
+    let context = context.clone();
     let work = move || {
         let documents = found.iter().map(|(stream, request, times, before)| {
-            document(&shared, stream, request, times, before)
+            document(&context, stream, request, times, before)
         });
         let mut documents = documents.collect::<Result<Vec<_>, _>>()?;
         let answer = match documents.pop() {
@@ -76,24 +81,28 @@ pub fn check_wait(wait_ms: u64) -> Result<(), Status> {
     Ok(())
 }
 
-fn load(shared: &Shared, peer: &Peer, request: &OffsetsRequest) -> Result<Arc<StreamView>, Status> {
+fn load(
+    context: &FlightContext,
+    peer: &Peer,
+    request: &OffsetsRequest,
+) -> Result<Arc<StreamView>, Status> {
     let names = (request.namespace.as_str(), request.stream.as_str());
-    resolve::permit(shared, peer, Action::Subscribe, names)?;
-    resolve::stream(&shared.view.load(), &request.namespace, &request.stream)
+    resolve::permit(context, peer, Action::Subscribe, names)?;
+    resolve::stream(&context.view.load(), &request.namespace, &request.stream)
 }
 
 /// Waits until a high watermark is beyond what the caller has, a partition closes, or the deadline passes.
 async fn wait(
-    shared: &Shared,
+    context: &FlightContext,
     peer: &Peer,
     requests: &[OffsetsRequest],
     deadline: Instant,
 ) -> Result<(), Status> {
     let mut watches = Vec::new();
     for request in requests {
-        let stream = load(shared, peer, request)?;
+        let stream = load(context, peer, request)?;
         for partition in resolve::partitions(&stream, request.partitions.as_deref())? {
-            let handle = resolve::handle(shared, &stream, partition, None)?;
+            let handle = resolve::handle(context, &stream, partition, None)?;
             let Some(known) = request.beyond.get(&partition.number).copied() else {
                 return Ok(());
             };
@@ -119,69 +128,70 @@ async fn wait(
 
 /// The first offsets at or after the times asked for; `None` where there is no such record yet.
 async fn look_up(
-    shared: &Shared,
+    context: &FlightContext,
     stream: &StreamView,
     times: &[TimeLookup],
 ) -> Result<Vec<Option<u64>>, Status> {
-    if times.is_empty() {
-        return Ok(Vec::new());
-    }
-    let mut readers = Vec::with_capacity(times.len());
-    for time in times {
-        let partition = resolve::partition(stream, time.partition)?;
-        let reader = resolve::handle(shared, stream, partition, None)?.reader();
-        readers.push((reader, time.time_ns, resolve::label(stream, time.partition)));
-    }
-    let work = move || {
-        readers
-            .iter()
-            .map(|(reader, time_ns, what)| {
-                reader
-                    .offset_at_or_after(*time_ns)
-                    .map_err(|error| read_failed(what, &error))
-            })
-            .collect()
-    };
-    tokio::task::spawn_blocking(work)
-        .await
-        .map_err(|error| internal(format!("looking up times failed: {error}")))?
+    let asked = times.iter().map(|time| (time.partition, time.time_ns));
+    read_each(context, stream, asked, "looking up times", |reader, ns| {
+        reader.offset_at_or_after(ns)
+    })
+    .await
 }
 
 /// What is known of the records before the offsets asked for.
 async fn identify(
-    shared: &Shared,
+    context: &FlightContext,
     stream: &StreamView,
     places: &[Place],
 ) -> Result<Vec<Value>, Status> {
-    if places.is_empty() {
+    let asked = places.iter().map(|place| (place.partition, *place));
+    read_each(
+        context,
+        stream,
+        asked,
+        "identifying records",
+        |reader, place| {
+            let found = reader.before(place.offset)?;
+            Ok(json!({"partition": place.partition, "offset": place.offset,
+            "link": found.map(|found| found.link),
+            "timestamp_ns": found.and_then(|found| found.timestamp)}))
+        },
+    )
+    .await
+}
+
+/// What `read` finds for each question to a partition, in their order, where waiting for the disk is allowed. `doing`: how
+/// sentences call it.
+async fn read_each<Q: Send + 'static, A: Send + 'static>(
+    context: &FlightContext,
+    stream: &StreamView,
+    asked: impl ExactSizeIterator<Item = (u32, Q)>,
+    doing: &str,
+    read: impl Fn(&LogReader, Q) -> Result<A, ReadError> + Send + 'static,
+) -> Result<Vec<A>, Status> {
+    if asked.len() == 0 {
         return Ok(Vec::new());
     }
-    let mut readers = Vec::with_capacity(places.len());
-    for place in places {
-        let partition = resolve::partition(stream, place.partition)?;
-        let reader = resolve::handle(shared, stream, partition, None)?.reader();
-        readers.push((reader, *place, resolve::label(stream, place.partition)));
-    }
+    let questions = asked.map(|(number, question)| {
+        let partition = resolve::partition(stream, number)?;
+        let reader = resolve::handle(context, stream, partition, None)?.reader();
+        Ok((reader, question, resolve::label(stream, number)))
+    });
+    let questions = questions.collect::<Result<Vec<_>, Status>>()?;
     let work = move || {
-        readers
-            .iter()
-            .map(|(reader, place, what)| {
-                let found = reader
-                    .before(place.offset)
-                    .map_err(|error| read_failed(what, &error))?;
-                Ok(json!({"partition": place.partition, "offset": place.offset,
-                    "link": found.map(|found| found.link),
-                    "timestamp_ns": found.and_then(|found| found.timestamp)}))
-            })
-            .collect()
+        let answers = questions.into_iter().map(|(reader, question, what)| {
+            read(&reader, question).map_err(|error| read_failed(&what, &error))
+        });
+        answers.collect()
     };
     tokio::task::spawn_blocking(work)
         .await
-        .map_err(|error| internal(format!("identifying records failed: {error}")))?
+        .map_err(|error| internal(format!("{doing} failed: {error}")))?
 }
 
 fn document(
-    shared: &Shared,
+    context: &FlightContext,
     stream: &StreamView,
     request: &OffsetsRequest,
     times: &[Option<u64>],
@@ -191,7 +201,7 @@ fn document(
     for partition in resolve::partitions(stream, request.partitions.as_deref())? {
         partitions.push(status(
             partition,
-            &resolve::handle(shared, stream, partition, None)?,
+            &resolve::handle(context, stream, partition, None)?,
         ));
     }
     let times: Vec<Value> = request

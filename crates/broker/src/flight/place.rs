@@ -1,10 +1,10 @@
 //! Where the rows of a `DoPut` go: the partition that the request names, or each row to its own.
+use super::context::FlightContext;
 use super::refusal::{append_failed, invalid, refuse};
 use super::request::PutCommand;
 use super::resolve;
-use crate::context::SharedRef;
 use crate::names::{DEFAULT_NAMESPACE, is_internal};
-use crate::partition::{AppendError, Partition};
+use crate::partition::{AppendError, Partition, now_ns};
 use crate::view::StreamView;
 use arrow_array::RecordBatch;
 use bascule_record::{BatchBuilder, BatchLimits, BuildError, Codec, Producer, SealedBatch};
@@ -16,7 +16,6 @@ use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::SystemTime;
 use tonic::{Code, Status};
 
 /// Most rows of one record batch of an idempotent producer, or whose rows go to several partitions.
@@ -41,7 +40,7 @@ static TURNS: [AtomicU32; 256] = [const { AtomicU32::new(0) }; 256];
 
 /// Where a call appends.
 pub struct Place {
-    shared: SharedRef,
+    context: Arc<FlightContext>,
     stream: Arc<StreamView>,
     partitions: NonZeroU32,
     /// The partition that the request names.
@@ -81,10 +80,10 @@ impl Place {
     /// # Errors
     /// `INVALID_ARGUMENT`, `NOT_FOUND`, `FAILED_PRECONDITION`, UNAVAILABLE. Without a partition, when none of the stream
     /// takes appends.
-    pub fn open(shared: &SharedRef, command: &PutCommand) -> Result<Self, Status> {
-        let (stream, partitions) = stream(shared, command)?;
+    pub fn open(context: &Arc<FlightContext>, command: &PutCommand) -> Result<Self, Status> {
+        let (stream, partitions) = stream(context, command)?;
         let mut place = Self {
-            shared: shared.clone(),
+            context: context.clone(),
             stream,
             partitions,
             named: command.partition,
@@ -149,7 +148,7 @@ impl Place {
 
     /// A partition by number, when it takes appends.
     fn lane(&self, number: u32) -> Result<Lane, Status> {
-        lane(&self.shared, &self.stream, number, self.incarnation)
+        lane(&self.context, &self.stream, number, self.incarnation)
     }
 }
 
@@ -158,14 +157,14 @@ impl Place {
 /// # Errors
 /// `INVALID_ARGUMENT`, `NOT_FOUND`.
 pub(super) fn stream(
-    shared: &SharedRef,
+    context: &FlightContext,
     command: &PutCommand,
 ) -> Result<(Arc<StreamView>, NonZeroU32), Status> {
     if command.namespace == DEFAULT_NAMESPACE && is_internal(&command.stream) {
         let text = "stream is reserved: the broker alone writes to it";
         return Err(invalid(format!("{}: {text}", command.stream)));
     }
-    let stream = resolve::stream(&shared.view.load(), &command.namespace, &command.stream)?;
+    let stream = resolve::stream(&context.view.load(), &command.namespace, &command.stream)?;
     let count = u32::try_from(stream.partitions.len()).unwrap_or(u32::MAX);
     let partitions = NonZeroU32::new(count).unwrap_or(NonZeroU32::MIN);
     check_needs(command, count)?;
@@ -200,7 +199,7 @@ pub(super) fn spread(
 /// # Errors
 /// `NOT_FOUND`, `FAILED_PRECONDITION`, UNAVAILABLE.
 pub(super) fn lane(
-    shared: &SharedRef,
+    context: &FlightContext,
     stream: &StreamView,
     number: u32,
     incarnation: Option<u64>,
@@ -216,7 +215,7 @@ pub(super) fn lane(
             json!({}),
         ));
     }
-    let partition = resolve::handle(shared, stream, view, incarnation)?;
+    let partition = resolve::handle(context, stream, view, incarnation)?;
     if !partition.is_leading() {
         return Err(append_failed(&what, &AppendError::NotLeader));
     }
@@ -284,11 +283,4 @@ pub(super) fn not_taken(error: IngestError) -> Status {
         ),
         error => invalid(error.to_string()),
     }
-}
-
-fn now_ns() -> i64 {
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-    since.map_or(0, |since| {
-        i64::try_from(since.as_nanos()).unwrap_or(i64::MAX)
-    })
 }

@@ -3,6 +3,7 @@
 //! A task per call decodes record batches, makes log batches of them on a blocking thread and hands these to their
 //! partitions without waiting for each to be committed; the results are sent in order. What is under way is bounded in bytes, and so
 //! is the number of results that the caller has not read.
+use super::context::FlightContext;
 use super::intake::Intake;
 use super::place::{Lane, Part, Place};
 use super::refusal::{append_failed, denied, internal, invalid, refuse};
@@ -11,7 +12,6 @@ use super::stage::StageTarget;
 use super::whole::BodyEnd;
 use super::{resolve, threads};
 use crate::access::{Action, Permit};
-use crate::context::SharedRef;
 use crate::partition::{Append, AppendError, Committed, Payload, count_publish_errors};
 use crate::tls::Peer;
 use arrow_array::RecordBatch;
@@ -54,7 +54,7 @@ enum Pending {
 /// `PERMISSION_DENIED`, `INVALID_ARGUMENT`, `NOT_FOUND`, `FAILED_PRECONDITION`, UNAVAILABLE. Later failures end the results with their status. `end`: whether
 /// `messages` came to their end.
 pub async fn respond(
-    shared: &SharedRef,
+    context: &Arc<FlightContext>,
     peer: &Peer,
     mut messages: Streaming<FlightData>,
     end: BodyEnd,
@@ -63,13 +63,13 @@ pub async fn respond(
     let first = first.ok_or_else(|| invalid("the call carries no message".to_owned()))?;
     let command = command(first.flight_descriptor.as_ref())?;
     let names = (command.namespace.as_str(), command.stream.as_str());
-    let permit = resolve::permit(shared, peer, Action::Publish, names)?;
+    let permit = resolve::permit(context, peer, Action::Publish, names)?;
     let messages = stream::once(async { Ok(first) }).chain(messages);
     if let Some(staged) = command.stage {
-        let target = StageTarget::open(shared, peer, &command, &staged, permit).await?;
+        let target = StageTarget::open(context, peer, &command, &staged, permit).await?;
         return Ok(target.results(messages, end).boxed());
     }
-    let target = Target::open(shared, &command, permit)?;
+    let target = Target::open(context, &command, permit)?;
     let (sender, receiver) = mpsc::channel(MAX_RESULTS);
     let pump = tokio::spawn(pump(target, messages, sender.clone()));
     tokio::spawn(async move {
@@ -106,7 +106,7 @@ fn command(descriptor: Option<&FlightDescriptor>) -> Result<PutCommand, Status> 
 
 /// A call that appends: where to, and what is under way.
 struct Target {
-    shared: SharedRef,
+    context: Arc<FlightContext>,
     place: Arc<Place>,
     producer: Option<Producer>,
     nats_copy: bool,
@@ -115,15 +115,19 @@ struct Target {
 }
 
 impl Target {
-    fn open(shared: &SharedRef, command: &PutCommand, permit: Permit) -> Result<Self, Status> {
+    fn open(
+        context: &Arc<FlightContext>,
+        command: &PutCommand,
+        permit: Permit,
+    ) -> Result<Self, Status> {
         let producer = command.producer.map(|p| Producer {
             id: p.id,
             epoch: p.epoch,
             base_sequence: p.base_sequence,
         });
         Ok(Self {
-            shared: shared.clone(),
-            place: Arc::new(Place::open(shared, command)?),
+            context: context.clone(),
+            place: Arc::new(Place::open(context, command)?),
             producer,
             nats_copy: command.nats_copy,
             in_flight: Arc::new(Semaphore::new(IN_FLIGHT_KIB as usize)),
@@ -185,7 +189,7 @@ impl Target {
         batch: RecordBatch,
         results: &mpsc::Sender<Pending>,
     ) -> Result<(), Status> {
-        let allowed = self.permit.renew(&self.shared.access);
+        let allowed = self.permit.renew(&self.context.access);
         allowed.map_err(|refusal| denied(&refusal))?;
         let rows = batch.num_rows();
         if rows == 0 {
@@ -214,10 +218,10 @@ impl Target {
         let room = self.room_for(&batch).await?;
         let (producer, records) = (batch.producer(), batch.count() as usize);
         let (outcome, receiver) = oneshot::channel();
-        let shared = self.shared.clone();
+        let context = self.context.clone();
         let done = move |committed: Outcome| {
             drop(room);
-            let statistics = &shared.statistics;
+            let statistics = &context.statistics;
             count_publish_errors(&statistics.publish_errors, &committed, records);
             if let Ok(committed) = &committed {
                 statistics

@@ -1,22 +1,21 @@
 //! From names in a request to an open partition.
+use super::context::FlightContext;
 use super::refusal::{denied, ended, invalid, refuse};
 use crate::access::{Action, Permit, stream_resource};
-use crate::context::Shared;
 use crate::partition::{EndReason, Partition};
 use crate::tls::Peer;
 use crate::view::{PartitionView, StreamView, View};
 use bascule_wire::ErrorCode;
 use serde_json::json;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use tonic::{Code, Status};
 
 /// Refuses calls while the broker starts or drains.
 ///
 /// # Errors
 /// UNAVAILABLE.
-pub fn check_serving(shared: &Shared) -> Result<(), Status> {
-    if shared.serving.load(Ordering::Acquire) {
+pub fn check_serving(context: &FlightContext) -> Result<(), Status> {
+    if context.condition.is_serving() {
         return Ok(());
     }
     Err(refuse(
@@ -37,13 +36,13 @@ pub fn peer(extensions: &http::Extensions) -> Peer {
 /// # Errors
 /// `PERMISSION_DENIED`, UNAUTHENTICATED.
 pub fn permit(
-    shared: &Shared,
+    context: &FlightContext,
     peer: &Peer,
     action: Action,
     (namespace, stream): (&str, &str),
 ) -> Result<Permit, Status> {
     let resource = stream_resource(namespace, stream);
-    let permit = shared.access.permit(peer, &[(action, &*resource)]);
+    let permit = context.access.permit(peer, &[(action, &*resource)]);
     permit.map_err(|refusal| denied(&refusal))
 }
 
@@ -119,7 +118,7 @@ pub fn partition(stream: &StreamView, number: u32) -> Result<&PartitionView, Sta
 /// # Errors
 /// `FAILED_PRECONDITION` when the incarnation is another or the partition is paused; UNAVAILABLE when it is not open here.
 pub fn handle(
-    shared: &Shared,
+    context: &FlightContext,
     stream: &StreamView,
     partition: &PartitionView,
     incarnation: Option<u64>,
@@ -145,7 +144,7 @@ pub fn handle(
     }
     let message = if partition.leader.is_empty() {
         format!("{what} has no leader")
-    } else if partition.leader == shared.broker_id {
+    } else if partition.leader == context.broker_id {
         format!("{what} is not open yet")
     } else {
         format!(

@@ -1,9 +1,9 @@
 //! Reads the batches of a range, gathers them into record batches, encodes these as messages.
 //!
 //! Synchronous: the caller decides on which thread a step may run. A step does a bounded amount of work.
+use super::context::FlightContext;
 use super::frame::FrameEncoder;
 use super::refusal::{internal, locked, out_of_range, read_failed};
-use crate::context::SharedRef;
 use crate::partition::Partition;
 use bascule_log::{Cursor, LogReader, ReadError, ReadMode};
 use bascule_record::{Batch, Batches, Header};
@@ -11,6 +11,7 @@ use bascule_wire::flight::gather::{Gather, GatherLimits, GatherSource};
 use bascule_wire::flight::schema::Projection;
 use bascule_wire::subject::SubjectFilter;
 use bytes::Bytes;
+use std::sync::Arc;
 use tonic::Status;
 
 /// Bytes asked of the log at once.
@@ -36,7 +37,7 @@ pub enum Step {
 /// The reading half of a call.
 #[derive(Debug)]
 pub struct Scan {
-    shared: SharedRef,
+    context: Arc<FlightContext>,
     what: String,
     reader: LogReader,
     cursor: Cursor,
@@ -58,7 +59,7 @@ impl Scan {
     /// # Errors
     /// INTERNAL when the schema cannot be encoded.
     pub fn open(
-        shared: &SharedRef,
+        context: &Arc<FlightContext>,
         partition: &Partition,
         projection: Projection,
         filter: Option<SubjectFilter>,
@@ -74,7 +75,7 @@ impl Scan {
         };
         let reader = partition.reader();
         let scan = Self {
-            shared: shared.clone(),
+            context: context.clone(),
             what: format!(
                 "{}/{}/{}",
                 identity.namespace, identity.stream, identity.number
@@ -147,10 +148,11 @@ impl Scan {
                     self.message()
                 };
             } else {
-                match self
-                    .cursor
-                    .next(until, READ_BYTES.min(self.shared.delivery_share()), mode)
-                {
+                match self.cursor.next(
+                    until,
+                    READ_BYTES.min(self.context.subscriptions.delivery_share()),
+                    mode,
+                ) {
                     Ok(Some(bytes)) => self.batches = Batches::new(bytes),
                     Ok(None) if self.gather.rows() == 0 => return Ok(Step::CaughtUp),
                     Ok(None) => return self.message(),
@@ -229,7 +231,7 @@ impl Scan {
         let bytes: usize = chunks.iter().map(Bytes::len).sum();
         self.rows_left = self.rows_left.saturating_sub(batch.num_rows() as u64);
         self.bytes_left = self.bytes_left.saturating_sub(bytes as u64);
-        let statistics = &self.shared.statistics;
+        let statistics = &self.context.statistics;
         statistics.flight_rows_read.add(batch.num_rows() as u64);
         statistics.flight_bytes_read.add(bytes as u64);
         Ok(Step::Message(chunks))

@@ -1,10 +1,10 @@
 //! The Flight service: `DoGet` and the answers that grow with streams and partitions over raw bodies, everything else through
 //! tonic.
+use super::context::FlightContext;
 use super::offsets;
 use super::refusal::{invalid, unimplemented};
 use super::whole::BodyEnd;
 use super::{get, info, list, put, resolve, sql, unary};
-use crate::context::SharedRef;
 use crate::tls::Peer;
 use arrow_flight::flight_service_server::{FlightService, FlightServiceServer};
 use arrow_flight::{
@@ -15,6 +15,7 @@ use futures_util::future::BoxFuture;
 use futures_util::stream::{self, BoxStream, StreamExt};
 use prost::Message;
 use std::convert::Infallible;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use tonic::body::Body;
 use tonic::codegen::Service;
@@ -35,24 +36,22 @@ const DO_ACTION: &str = "/arrow.flight.protocol.FlightService/DoAction";
 /// `DoGet` is answered here, with column buffers handed to the connection as they are, and so are answers that may be large:
 /// encoded on threads of their own, and charged until the client has read them. The rest goes to the generated server.
 #[derive(Clone, Debug)]
-pub struct FlightRouter {
-    shared: SharedRef,
+pub(crate) struct FlightRouter {
+    context: Arc<FlightContext>,
     rest: FlightServiceServer<Handler>,
 }
 
 impl FlightRouter {
     /// The service of a broker.
-    pub fn new(shared: &SharedRef) -> Self {
+    pub(crate) fn new(context: FlightContext) -> Self {
+        let context = Arc::new(context);
         let handler = Handler {
-            shared: shared.clone(),
+            context: context.clone(),
         };
         let rest = FlightServiceServer::new(handler)
             .max_decoding_message_size(MAX_MESSAGE_BYTES)
             .max_encoding_message_size(MAX_MESSAGE_BYTES);
-        Self {
-            shared: shared.clone(),
-            rest,
-        }
+        Self { context, rest }
     }
 }
 
@@ -70,12 +69,12 @@ impl Service<http::Request<Body>> for FlightRouter {
     }
 
     fn call(&mut self, request: http::Request<Body>) -> Self::Future {
-        let shared = self.shared.clone();
+        let context = self.context.clone();
         match request.uri().path() {
-            DO_GET => Box::pin(answered(get::respond(shared, request))),
-            GET_FLIGHT_INFO => Box::pin(with_head(flight_info(shared, request))),
-            LIST_FLIGHTS => Box::pin(with_head(list_flights(shared, request))),
-            DO_ACTION => Box::pin(with_head(do_action(shared, request))),
+            DO_GET => Box::pin(answered(get::respond(context, request))),
+            GET_FLIGHT_INFO => Box::pin(answered(flight_info(context, request))),
+            LIST_FLIGHTS => Box::pin(answered(list_flights(context, request))),
+            DO_ACTION => Box::pin(answered(do_action(context, request))),
             DO_PUT => self.rest.call(BodyEnd::watch(request)),
             _ => self.rest.call(request),
         }
@@ -83,33 +82,28 @@ impl Service<http::Request<Body>> for FlightRouter {
 }
 
 async fn answered(
-    answer: impl Future<Output = Result<http::Response<Body>, Status>>,
-) -> Result<http::Response<Body>, Infallible> {
-    Ok(answer.await.unwrap_or_else(Status::into_http))
-}
-
-async fn with_head(
     body: impl Future<Output = Result<Body, Status>>,
 ) -> Result<http::Response<Body>, Infallible> {
-    let answer = async {
-        let mut response = http::Response::new(body.await?);
-        let grpc = http::HeaderValue::from_static("application/grpc");
-        response
-            .headers_mut()
-            .insert(http::header::CONTENT_TYPE, grpc);
-        Ok(response)
+    let body = match body.await {
+        Ok(body) => body,
+        Err(status) => return Ok(status.into_http()),
     };
-    answered(answer).await
+    let mut response = http::Response::new(body);
+    let grpc = http::HeaderValue::from_static("application/grpc");
+    response
+        .headers_mut()
+        .insert(http::header::CONTENT_TYPE, grpc);
+    Ok(response)
 }
 
 /// Whose call it is, and its one message.
 async fn read<T: Message + Default>(
-    shared: &SharedRef,
+    context: &FlightContext,
     request: http::Request<Body>,
 ) -> Result<(Peer, T), Status> {
-    resolve::check_serving(shared)?;
+    resolve::check_serving(context)?;
     let peer = resolve::peer(request.extensions());
-    let message = unary::read("request", request.into_body(), shared.limits.message_bytes).await?;
+    let message = unary::read("request", request.into_body(), context.message_bytes).await?;
     let message = T::decode(message);
     Ok((
         peer,
@@ -117,19 +111,28 @@ async fn read<T: Message + Default>(
     ))
 }
 
-async fn flight_info(shared: SharedRef, request: http::Request<Body>) -> Result<Body, Status> {
-    let (peer, descriptor) = read::<FlightDescriptor>(&shared, request).await?;
-    let info = info::get_flight_info(&shared, &peer, descriptor).await?;
-    unary::reply(&shared, &peer, &info)
+async fn flight_info(
+    context: Arc<FlightContext>,
+    request: http::Request<Body>,
+) -> Result<Body, Status> {
+    let (peer, descriptor) = read::<FlightDescriptor>(&context, request).await?;
+    let info = info::get_flight_info(&context, &peer, descriptor).await?;
+    unary::reply(&context, &peer, &info)
 }
 
-async fn list_flights(shared: SharedRef, request: http::Request<Body>) -> Result<Body, Status> {
-    let (peer, criteria) = read::<Criteria>(&shared, request).await?;
-    list::respond(shared, peer, criteria).await
+async fn list_flights(
+    context: Arc<FlightContext>,
+    request: http::Request<Body>,
+) -> Result<Body, Status> {
+    let (peer, criteria) = read::<Criteria>(&context, request).await?;
+    list::respond(context, peer, criteria).await
 }
 
-async fn do_action(shared: SharedRef, request: http::Request<Body>) -> Result<Body, Status> {
-    let (peer, action) = read::<Action>(&shared, request).await?;
+async fn do_action(
+    context: Arc<FlightContext>,
+    request: http::Request<Body>,
+) -> Result<Body, Status> {
+    let (peer, action) = read::<Action>(&context, request).await?;
     if action.r#type != "offsets" {
         sql::check_action(&action.r#type)?;
         return Err(invalid(format!(
@@ -137,15 +140,15 @@ async fn do_action(shared: SharedRef, request: http::Request<Body>) -> Result<Bo
             action.r#type
         )));
     }
-    let answer = offsets::answer(&shared, &peer, &action.body).await?;
+    let answer = offsets::answer(&context, &peer, &action.body).await?;
     let answer = arrow_flight::Result::new(answer).encode_to_vec();
-    unary::reply(&shared, &peer, &answer)
+    unary::reply(&context, &peer, &answer)
 }
 
 /// Answers what is not served over raw bodies.
 #[derive(Debug)]
 pub struct Handler {
-    shared: SharedRef,
+    context: Arc<FlightContext>,
 }
 
 type Answer<T> = Result<Response<T>, Status>;
@@ -189,10 +192,10 @@ impl FlightService for Handler {
     }
 
     async fn get_schema(&self, request: Request<FlightDescriptor>) -> Answer<SchemaResult> {
-        resolve::check_serving(&self.shared)?;
+        resolve::check_serving(&self.context)?;
         let peer = resolve::peer(request.extensions());
         Ok(Response::new(info::get_schema(
-            &self.shared,
+            &self.context,
             &peer,
             request.get_ref(),
         )?))
@@ -203,11 +206,11 @@ impl FlightService for Handler {
     }
 
     async fn do_put(&self, request: Request<Streaming<FlightData>>) -> Answer<Self::DoPutStream> {
-        resolve::check_serving(&self.shared)?;
+        resolve::check_serving(&self.context)?;
         let peer = resolve::peer(request.extensions());
         let end = request.extensions().get::<BodyEnd>().cloned();
         let messages = request.into_inner();
-        let results = put::respond(&self.shared, &peer, messages, end.unwrap_or_default()).await?;
+        let results = put::respond(&self.context, &peer, messages, end.unwrap_or_default()).await?;
         Ok(Response::new(results))
     }
 

@@ -2,6 +2,7 @@
 //!
 //! A task per call decodes record batches and has them written on a blocking thread, one after the other. Nothing is answered
 //! before all rows were sent and every piece is sealed; a call that ends earlier leaves nothing.
+use super::context::FlightContext;
 use super::place::{lane, not_taken, spread, stream};
 use super::put::{decode_failed, decoder};
 use super::refusal::{denied, internal, invalid, refuse, staging_failed};
@@ -9,9 +10,8 @@ use super::request::{PutCommand, StageCommand};
 use super::whole::BodyEnd;
 use super::{resolve, threads};
 use crate::access::Permit;
-use crate::context::SharedRef;
 use crate::partition::Partition;
-use crate::resume::resume;
+use crate::resume::{RESUMES, resume};
 use crate::stage::{SealedPiece, StageCall, StageError, TakeError};
 use crate::tls::Peer;
 use crate::view::StreamView;
@@ -35,12 +35,10 @@ use tonic::{Code, Status};
 const SILENCE: Duration = Duration::from_mins(1);
 /// How long a call may last: the time after which an attempt that nobody works on expires.
 const LIFETIME: Duration = Duration::from_hours(1);
-/// How often a partition is resumed that somebody pauses meanwhile.
-const RESUMES: usize = 3;
 
 /// A call that stages.
 pub struct StageTarget {
-    shared: SharedRef,
+    context: Arc<FlightContext>,
     permit: Permit,
     stream: Arc<StreamView>,
     incarnation: Option<u64>,
@@ -71,22 +69,22 @@ impl StageTarget {
     /// # Errors
     /// `INVALID_ARGUMENT`, `NOT_FOUND`, `FAILED_PRECONDITION`, `PERMISSION_DENIED`, `RESOURCE_EXHAUSTED`, UNAVAILABLE.
     pub async fn open(
-        shared: &SharedRef,
+        context: &Arc<FlightContext>,
         peer: &Peer,
         command: &PutCommand,
         staged: &StageCommand,
         permit: Permit,
     ) -> Result<Self, Status> {
-        let (stream, partitions) = stream(shared, command)?;
+        let (stream, partitions) = stream(context, command)?;
         if let Some(number) = command.partition {
             resolve::partition(&stream, number)?;
         }
         let client = peer.identity.as_deref().unwrap_or_default();
-        let stage = &shared.partitions.stage;
+        let stage = &context.partitions.stage;
         let call = stage.begin(staged.piece(), &stream, client).await;
         let call = call.map_err(|error| staging_failed(&error))?;
         Ok(Self {
-            shared: shared.clone(),
+            context: context.clone(),
             permit,
             stream,
             incarnation: command.incarnation,
@@ -155,10 +153,10 @@ impl StageTarget {
 
     /// Takes the rows of one record batch.
     async fn stage(mut self, batch: RecordBatch) -> Result<Self, Status> {
-        let allowed = self.permit.renew(&self.shared.access);
+        let allowed = self.permit.renew(&self.context.access);
         allowed.map_err(|refusal| denied(&refusal))?;
-        let shared = &self.shared.partitions;
-        if shared.stage.is_full(&shared.space) {
+        let partitions = &self.context.partitions;
+        if partitions.stage.is_full(&partitions.space) {
             return Err(staging_failed(&StageError::Full));
         }
         let mut lanes = HashMap::new();
@@ -187,15 +185,16 @@ impl StageTarget {
         let (namespace, name) = (self.stream.namespace.as_str(), self.stream.name.as_str());
         let mut resumes = 0;
         loop {
-            let stream = resolve::stream(&self.shared.view.load(), namespace, name)?;
+            let stream = resolve::stream(&self.context.view.load(), namespace, name)?;
             let before = resolve::partition(&self.stream, number)?.incarnation;
             let expected = self.incarnation.unwrap_or(before);
             let paused = resolve::partition(&stream, number)?;
             if !(paused.paused && paused.handle.is_none()) || resumes == RESUMES {
-                let lane = lane(&self.shared, &stream, number, Some(expected));
+                let lane = lane(&self.context, &stream, number, Some(expected));
                 return lane.map(|lane| lane.partition);
             }
-            let resumed = resume(&self.shared, (namespace, name), number as i32, None).await;
+            let resumed =
+                resume(&self.context.events, (namespace, name), number as i32, None).await;
             resumed.map_err(|refused| {
                 let what = resolve::label(&self.stream, number);
                 refuse(

@@ -1,8 +1,8 @@
 //! Calls of one message over raw bodies: the request in, and the answer out, charged until the client has read it.
 use super::body::ScanBody;
+use super::context::FlightContext;
 use super::refusal::{invalid, unimplemented};
 use crate::admission::Identity;
-use crate::context::Shared;
 use crate::tls::Peer;
 use bytes::{BufMut, Bytes};
 use http_body_util::{BodyExt, Limited};
@@ -47,10 +47,10 @@ pub fn frame(frames: &mut Vec<u8>, message: &[u8]) {
 ///
 /// # Errors
 /// `RESOURCE_EXHAUSTED`.
-pub fn charged(shared: &Shared, peer: &Peer, frames: Vec<u8>) -> Result<Bytes, Status> {
-    let answers = &shared.admission.answers;
+pub fn charged(context: &FlightContext, peer: &Peer, frames: Vec<u8>) -> Result<Bytes, Status> {
+    let answers = &context.admission.answers;
     let charge = answers.charge(&Identity::of(peer), frames.len());
-    let charge = charge.inspect_err(|_| shared.statistics.calls_refused.add(1))?;
+    let charge = charge.inspect_err(|_| context.statistics.calls_refused.add(1))?;
     Ok(charge.hold(frames.into()))
 }
 
@@ -58,13 +58,13 @@ pub fn charged(shared: &Shared, peer: &Peer, frames: Vec<u8>) -> Result<Bytes, S
 ///
 /// # Errors
 /// `RESOURCE_EXHAUSTED`.
-pub fn reply(shared: &Shared, peer: &Peer, message: &[u8]) -> Result<Body, Status> {
+pub fn reply(context: &FlightContext, peer: &Peer, message: &[u8]) -> Result<Body, Status> {
     let mut frames = Vec::with_capacity(5 + message.len());
     frame(&mut frames, message);
     // A channel without a sender: nothing follows.
     let (_, nothing) = mpsc::channel(1);
     Ok(Body::new(ScanBody::new(
-        charged(shared, peer, frames)?,
+        charged(context, peer, frames)?,
         nothing,
     )))
 }

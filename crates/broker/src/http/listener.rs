@@ -3,9 +3,9 @@
 //! nothing keep nobody out.
 use super::respond::respond;
 use super::{HttpSettings, RENDERS, Site};
-use crate::checks::Source;
 use crate::engine::error::EngineError;
 use crate::engine::serve::{bind, refused as cannot_listen};
+use crate::metrics::MetricsContext;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -45,7 +45,7 @@ impl Drop for Listening {
 /// # Errors
 /// `address_in_use`, `address_unusable`.
 pub(crate) fn listen(
-    source: Source,
+    context: Arc<MetricsContext>,
     settings: HttpSettings,
     host: &str,
     port: u16,
@@ -58,7 +58,7 @@ pub(crate) fn listen(
     let listener =
         TcpListener::from_std(listener).map_err(|error| cannot_listen(host, port, &error))?;
     let site = Arc::new(Site {
-        source,
+        context,
         settings,
         renders: Arc::new(Semaphore::new(RENDERS)),
     });

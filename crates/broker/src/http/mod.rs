@@ -11,7 +11,7 @@ mod tests;
 
 pub(crate) use listener::{Listening, listen};
 
-use crate::checks::Source;
+use crate::metrics::MetricsContext;
 use serde::Deserialize;
 use std::sync::Arc;
 use tokio::sync::Semaphore;
@@ -32,7 +32,7 @@ pub struct HttpSettings {
 /// The source of answers.
 #[derive(Debug)]
 struct Site {
-    source: Source,
+    context: Arc<MetricsContext>,
     settings: HttpSettings,
     renders: Arc<Semaphore>,
 }

@@ -41,7 +41,7 @@ pub(super) async fn respond(
     Ok(match request.uri().path() {
         // The answer itself shows that the data plane is alive.
         "/livez" => probe("livez", &[], verbose),
-        "/startupz" => probe("startupz", &[site.source.startup()], verbose),
+        "/startupz" => probe("startupz", &[site.context.checks.startup()], verbose),
         "/readyz" => probe("readyz", &checks(site).await, verbose),
         "/metrics" => measured(site, permit).await,
         _ => reply(StatusCode::NOT_FOUND, TEXT, PATHS),
@@ -73,8 +73,8 @@ fn probe(name: &str, checks: &[Check], verbose: bool) -> Reply {
 
 /// The checks, made where blocking is allowed.
 async fn checks(site: &Site) -> Vec<Check> {
-    let source = site.source.clone();
-    let made = tokio::task::spawn_blocking(move || source.checks());
+    let context = site.context.clone();
+    let made = tokio::task::spawn_blocking(move || context.checks.checks());
     match tokio::time::timeout(CHECKS, made).await {
         Ok(Ok(checks)) => checks,
         Ok(Err(_)) => vec![Check {
@@ -105,11 +105,11 @@ async fn measured(site: &Site, permit: &Mutex<Option<OwnedSemaphorePermit>>) -> 
         Ok(place) => place,
         Err(closed) => return stopping(closed.to_string()),
     };
-    let (source, settings) = (site.source.clone(), site.settings);
+    let (context, settings) = (site.context.clone(), site.settings);
     // The place goes along: a render whose client has gone still counts until it ends.
     let rendered = tokio::task::spawn_blocking(move || {
         (
-            metrics::text(&source, settings.partitions, settings.groups),
+            metrics::text(&context, settings.partitions, settings.groups),
             place,
         )
     });

@@ -1,10 +1,12 @@
 //! A call: its deadline, its peer, and the message of a unary request.
+use super::context::LiftbridgeContext;
 use super::frames::FrameReader;
-use crate::context::Shared;
 use crate::grpc_timeout::parse_timeout;
 use crate::tls::Peer;
 use bytes::Bytes;
 use http_body_util::BodyExt;
+use prost::Message;
+use std::fmt::Display;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::time::Duration;
 use tokio::time::Instant;
@@ -59,6 +61,29 @@ impl Call {
     }
 }
 
+/// What a unary request of one message says, as [`unary_message`] reads it, at most until the deadline.
+///
+/// # Errors
+/// As [`unary_message`]; `DEADLINE_EXCEEDED`; INTERNAL for what is no such message.
+pub(super) async fn decoded<M: Message + Default>(
+    call: &Call,
+    body: Body,
+    max: usize,
+) -> Result<M, Status> {
+    let message = call.within(unary_message(body, max)).await??;
+    M::decode(message).map_err(|error| unmarshalling(&error))
+}
+
+/// The status for bytes that are not the message that a method takes.
+fn unmarshalling(error: &dyn Display) -> Status {
+    Status::internal(format!("grpc: error unmarshalling request: {error}"))
+}
+
+/// The status for bytes that are not a `PublishRequest`.
+pub(super) fn malformed_publish() -> Status {
+    unmarshalling(&"malformed PublishRequest")
+}
+
 /// The one message of a unary request, at most `max` bytes.
 ///
 /// # Errors
@@ -105,8 +130,8 @@ pub(super) fn shutting_down() -> Status {
 ///
 /// # Errors
 /// `INVALID_ARGUMENT`.
-pub(super) fn check_ack_inbox(shared: &Shared, inbox: &str) -> Result<(), Status> {
-    if shared.nats.is_ack_inbox(&shared.namespace, inbox) {
+pub(super) fn check_ack_inbox(context: &LiftbridgeContext, inbox: &str) -> Result<(), Status> {
+    if context.nats.is_ack_inbox(&context.namespace, inbox) {
         return Ok(());
     }
     let shown: String = inbox.chars().take(SHOWN).collect();

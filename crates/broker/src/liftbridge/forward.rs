@@ -1,8 +1,8 @@
 //! Methods that the control plane answers: raw message bytes there and back.
 use super::call::{Call, unary_message};
+use super::context::LiftbridgeContext;
 use super::reply::{self, Reply};
 use crate::admission::Identity;
-use crate::context::SharedRef;
 use bascule_wire::methods::Method;
 use tonic::body::Body;
 use tonic::{Code, Status};
@@ -16,27 +16,27 @@ const WAITING: &str = "liftbridge/FetchConsumerGroupAssignments";
 /// UNIMPLEMENTED for methods that the control plane does not answer; `RESOURCE_EXHAUSTED` for a client that has its share of
 /// requests; what the control plane answered; `DEADLINE_EXCEEDED`.
 pub(super) async fn forward(
-    shared: &SharedRef,
+    context: &LiftbridgeContext,
     call: &Call,
     path: &str,
     body: Body,
 ) -> Result<Reply, Status> {
     let handler = Method::of(path).and_then(|method| method.handler);
     let handler = handler.ok_or_else(|| unknown(path))?;
-    let request = unary_message(body, shared.limits.message_bytes);
+    let request = unary_message(body, context.limits.message_bytes);
     let request = call.within(request).await??;
     if handler == WAITING {
-        call.within(shared.groups.wait(&request)).await?;
+        call.within(context.groups.wait(&request)).await?;
     }
     let identity = Identity::of(&call.peer);
-    let Some(_piece) = shared.admission.admin_requests.take(identity.clone()) else {
-        shared.statistics.calls_refused.add(1);
-        let most = shared.limits.admin_requests_per_identity;
+    let Some(_piece) = context.admission.admin_requests.take(identity.clone()) else {
+        context.statistics.calls_refused.add(1);
+        let most = context.limits.admin_requests_per_identity;
         return Err(Status::resource_exhausted(format!(
             "limits.admin_requests_per_identity ({most}) admin requests of {identity} wait for an answer: send fewer at once, try again later, or raise it"
         )));
     };
-    let answer = shared
+    let answer = context
         .events
         .request(handler, request, call.peer.to_caller(), call.remaining());
     let answer = call.within(answer).await?;
@@ -45,7 +45,7 @@ pub(super) async fn forward(
         .map_err(|refusal| {
             let code = Code::from(refusal.status);
             if matches!(code, Code::PermissionDenied | Code::Unauthenticated) {
-                shared.access.count_denied();
+                context.access.count_denied();
             }
             refusal.into_status()
         })

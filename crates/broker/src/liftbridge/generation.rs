@@ -4,9 +4,9 @@
 //! has not reached, because nobody could follow it.
 use super::call::Call;
 use super::subscribe::not_assigned;
-use crate::context::Shared;
 use crate::grpc_status::Coded as _;
 use crate::view::{GroupView, View};
+use arc_swap::ArcSwap;
 use bascule_wire::ErrorCode;
 use bascule_wire::liftbridge::messages::Consumer;
 use std::time::Duration;
@@ -40,14 +40,14 @@ enum Flaw {
 /// # Errors
 /// `FAILED_PRECONDITION` for a claim that is out of date, or above the present generation of the group.
 pub(super) async fn settled(
-    shared: &Shared,
+    view: &ArcSwap<View>,
     call: &Call,
     consumer: &Consumer,
     purpose: Purpose,
 ) -> Result<u64, Status> {
     let limit = Instant::now() + call.remaining().unwrap_or(CATCHING_UP).min(CATCHING_UP);
     loop {
-        match judge(&shared.view.load(), consumer, purpose) {
+        match judge(&view.load(), consumer, purpose) {
             Ok(generation) => return Ok(generation),
             Err(Flaw::Ahead { .. }) if Instant::now() + PAUSE < limit => {}
             Err(flaw) => return Err(status(flaw, consumer)),
@@ -61,11 +61,11 @@ pub(super) async fn settled(
 /// # Errors
 /// As [`settled`].
 pub(super) fn present(
-    shared: &Shared,
+    view: &ArcSwap<View>,
     consumer: &Consumer,
     purpose: Purpose,
 ) -> Result<u64, Status> {
-    judge(&shared.view.load(), consumer, purpose).map_err(|flaw| status(flaw, consumer))
+    judge(&view.load(), consumer, purpose).map_err(|flaw| status(flaw, consumer))
 }
 
 /// The generation of a stored position, as far as it fences anybody: 0 when it is not one of the present group.

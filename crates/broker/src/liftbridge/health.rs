@@ -1,9 +1,10 @@
 //! `grpc.health.v1.Health` by hand: Check and Watch for the whole broker (`""`), for `proto.API` (liftbridge §9.5),
 //! Flight, and the control plane (`bascule.admin`, or the name of our service).
-use super::call::{Call, unary_message};
+use super::call::{Call, decoded};
 use super::frames::frame;
 use super::reply::{self, Reply};
-use crate::context::SharedRef;
+use crate::condition::Condition;
+use crate::watchdog::EventLoop;
 use bascule_wire::methods::{ADMIN, API};
 use bytes::Bytes;
 use futures_util::stream;
@@ -12,7 +13,7 @@ use http_body_util::StreamBody;
 use prost::Message;
 use std::convert::Infallible;
 use std::pin::Pin;
-use std::sync::atomic::Ordering;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 use tonic::Status;
@@ -53,14 +54,34 @@ struct HealthCheckResponse {
 
 /// The service, for tonic's router. Answers also while the broker does not serve.
 #[derive(Clone, Debug)]
-pub struct HealthService {
-    shared: SharedRef,
+pub(crate) struct HealthService {
+    condition: Arc<Condition>,
+    event_loop: Arc<EventLoop>,
 }
 
-/// Health of the broker behind `shared`.
-pub fn health(shared: &SharedRef) -> HealthService {
-    HealthService {
-        shared: shared.clone(),
+impl HealthService {
+    /// Health of the broker in this condition; that of the control plane is its event loop's.
+    pub(crate) fn new(condition: Arc<Condition>, event_loop: Arc<EventLoop>) -> Self {
+        Self {
+            condition,
+            event_loop,
+        }
+    }
+
+    fn status_of(&self, service: &str) -> ServingStatus {
+        match service {
+            "" | API | "arrow.flight.protocol.FlightService" => self.serving(true),
+            CONTROL_PLANE | ADMIN => self.serving(!self.event_loop.is_blocked()),
+            _ => ServingStatus::ServiceUnknown,
+        }
+    }
+
+    fn serving(&self, able: bool) -> ServingStatus {
+        if able && self.condition.is_serving() {
+            ServingStatus::Serving
+        } else {
+            ServingStatus::NotServing
+        }
     }
 }
 
@@ -78,14 +99,14 @@ impl tower::Service<http::Request<Body>> for HealthService {
     }
 
     fn call(&mut self, request: http::Request<Body>) -> Self::Future {
-        let shared = self.shared.clone();
+        let health = self.clone();
         let call = Call::new(&request);
-        Box::pin(async move { Ok(reply::result(answer(shared, call, request).await)) })
+        Box::pin(async move { Ok(reply::result(answer(health, call, request).await)) })
     }
 }
 
 async fn answer(
-    shared: SharedRef,
+    health: HealthService,
     call: Call,
     request: http::Request<Body>,
 ) -> Result<Reply, Status> {
@@ -96,32 +117,14 @@ async fn answer(
             "unknown method {method} for service grpc.health.v1.Health"
         )));
     }
-    let message = call.within(unary_message(body, MOST_BYTES)).await??;
-    let request = HealthCheckRequest::decode(message)
-        .map_err(|error| Status::internal(format!("grpc: error unmarshalling request: {error}")))?;
-    match (status_of(&shared, &request.service), method) {
+    let request: HealthCheckRequest = decoded(&call, body, MOST_BYTES).await?;
+    match (health.status_of(&request.service), method) {
         (ServingStatus::ServiceUnknown, "Check") => Err(Status::not_found("unknown service")),
         (status, "Check") => Ok(reply::message(&encode(status))),
         _ => Ok(reply::with_body(StreamBody::new(watch(
-            shared,
+            health,
             request.service,
         )))),
-    }
-}
-
-fn status_of(shared: &SharedRef, service: &str) -> ServingStatus {
-    match service {
-        "" | API | "arrow.flight.protocol.FlightService" => serving(shared, true),
-        CONTROL_PLANE | ADMIN => serving(shared, !shared.event_loop.is_blocked()),
-        _ => ServingStatus::ServiceUnknown,
-    }
-}
-
-fn serving(shared: &SharedRef, able: bool) -> ServingStatus {
-    if able && shared.serving.load(Ordering::Relaxed) {
-        ServingStatus::Serving
-    } else {
-        ServingStatus::NotServing
     }
 }
 
@@ -134,18 +137,18 @@ fn encode(status: ServingStatus) -> Vec<u8> {
 
 /// The status now, then each change, until the caller goes away.
 fn watch(
-    shared: SharedRef,
+    health: HealthService,
     service: String,
 ) -> impl futures_util::Stream<Item = Result<Frame<Bytes>, Status>> {
     stream::unfold(
-        (shared, service, None),
-        |(shared, service, sent)| async move {
+        (health, service, None),
+        |(health, service, sent)| async move {
             loop {
-                let status = status_of(&shared, &service);
+                let status = health.status_of(&service);
                 if sent != Some(status) {
                     return Some((
                         Ok(Frame::data(frame(&encode(status)))),
-                        (shared, service, Some(status)),
+                        (health, service, Some(status)),
                     ));
                 }
                 tokio::time::sleep(LOOK).await;

@@ -1,13 +1,15 @@
 //! Messages of a PublishAsync call on their way in: framing, checks, and groups by partition.
 use super::acks::put_refusal;
+use super::call::malformed_publish;
+use super::context::LiftbridgeContext;
 use super::frames::FrameReader;
 use super::publish::check_producer;
 use super::refusal::Refusal;
 use super::resume::resume;
 use super::route::{AckContext, Destination, Routes, split};
 use crate::admission::{self, PATIENCE};
-use crate::context::SharedRef;
 use crate::partition::IncomingRecord;
+use crate::resume::RESUMES;
 use crate::tls::Peer;
 use bascule_record::Producer;
 use bascule_wire::liftbridge::messages::AckPolicy;
@@ -25,13 +27,10 @@ pub(super) const MESSAGE_COST: usize = 192;
 /// Most bytes of a producer's batch, besides a single message that is larger.
 const BATCH_BYTES: usize = 16 << 20;
 
-/// How often a partition that is paused again at once is resumed.
-const RESUMES: usize = 3;
-
 /// Messages taken in and not yet appended.
 pub(super) struct Intake {
     frames: FrameReader,
-    shared: SharedRef,
+    context: Arc<LiftbridgeContext>,
     routes: Routes,
     pending: Vec<Pending>,
     /// Messages for paused partitions, with their lengths.
@@ -67,11 +66,11 @@ pub(super) struct Pending {
 }
 
 impl Intake {
-    pub(super) fn new(shared: &SharedRef, peer: &Peer) -> Self {
+    pub(super) fn new(context: &Arc<LiftbridgeContext>, peer: &Peer) -> Self {
         Self {
-            frames: FrameReader::new(shared.limits.message_bytes),
-            shared: shared.clone(),
-            routes: Routes::new(shared, peer),
+            frames: FrameReader::new(context.limits.message_bytes),
+            context: context.clone(),
+            routes: Routes::new(context, peer),
             pending: Vec::new(),
             parked: Vec::new(),
             batch: None,
@@ -138,9 +137,7 @@ impl Intake {
             self.place(view, length);
             return Ok(());
         }
-        let view = PublishView::without_headers(message).ok_or_else(|| {
-            Status::internal("grpc: error unmarshalling request: malformed PublishRequest")
-        })?;
+        let view = PublishView::without_headers(message).ok_or_else(malformed_publish)?;
         if self.batch.is_some() || !view.producer_batch.is_empty() {
             return Err(broken_batch("one of its messages has too many headers"));
         }
@@ -173,7 +170,7 @@ impl Intake {
         if batch.bytes > BATCH_BYTES.max(length) {
             return Err(broken_batch("it is larger than 16 MiB"));
         }
-        let more = admission::charge(&self.shared.admission, length + MESSAGE_COST)?;
+        let more = admission::charge(&self.context.admission, length + MESSAGE_COST)?;
         match &mut batch.charge {
             Some(charge) => charge.merge(more),
             none => *none = Some(more),
@@ -237,7 +234,7 @@ impl Intake {
     }
 
     fn refuse(&mut self, view: &PublishView, length: usize, refusal: &Refusal) {
-        let errors = &self.shared.statistics.publish_errors;
+        let errors = &self.context.statistics.publish_errors;
         errors.add(refusal.metric(), 1);
         put_refusal(&mut self.refused, &view.correlation_id, refusal);
         self.refused_cost += length + MESSAGE_COST;
@@ -280,7 +277,8 @@ impl Intake {
         for (view, _) in &self.parked {
             let partition = (view.stream.clone(), view.partition);
             if asked.insert(partition.clone())
-                && let Err(failure) = resume(&self.shared, &partition.0, partition.1, None).await
+                && let Err(failure) =
+                    resume(&self.context.events, &partition.0, partition.1, None).await
             {
                 failures.insert(partition, failure.refusal());
             }

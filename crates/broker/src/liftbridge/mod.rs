@@ -5,6 +5,7 @@
 //! method crosses to the control plane as raw bytes. Foreign words (stop positions, ack inboxes, asynchronous errors) exist
 //! only in this folder.
 //!
+//! * `context`: what all of it uses of the broker.
 //! * [`mod@service`]: dispatch of `/proto.API/*`; [`mod@admin`]: our own methods; [`mod@health`]: `grpc.health.v1`; `reflection`.
 //! * `frames`, `reply`, `call`: gRPC framing, response bodies, what came with a call.
 //! * `route`, `refusal`, `resume`: the checks before an append, in the order of liftbridge §3.7, how each failure
@@ -16,6 +17,7 @@
 mod acks;
 mod admin;
 mod call;
+mod context;
 mod cursors;
 mod damaged;
 mod forward;
@@ -42,7 +44,8 @@ mod tests;
 mod to_subject;
 mod wanted;
 
-pub use admin::{AdminService, admin};
-pub(crate) use cursors::{GroupPosition, group_positions};
-pub use health::{HealthService, health};
-pub use service::{LiftbridgeService, service};
+pub(crate) use admin::AdminService;
+pub(crate) use context::LiftbridgeContext;
+pub(crate) use cursors::{GroupPosition, GroupPositions};
+pub(crate) use health::HealthService;
+pub(crate) use service::LiftbridgeService;

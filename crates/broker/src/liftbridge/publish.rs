@@ -1,14 +1,15 @@
 //! Unary `Publish` (liftbridge §3.7): one record, appended directly.
 use super::acks::committed_fields;
-use super::call::{Call, check_ack_inbox, new_inbox, unary_message};
+use super::call::{Call, check_ack_inbox, malformed_publish, new_inbox, unary_message};
+use super::context::LiftbridgeContext;
 use super::refusal::Refusal;
 use super::reply::{self, Reply};
 use super::resume::{NotResumed, resume};
 use super::route::{AckContext, Destination, Route, split};
 use super::to_subject::check_subject;
 use crate::access::Action;
-use crate::context::SharedRef;
 use crate::partition::{Append, AppendError, Committed, Payload, RejectReason};
+use crate::resume::RESUMES;
 use bascule_record::Producer;
 use bascule_wire::envelope::{self, MessageType};
 use bascule_wire::liftbridge::acks::AckFields;
@@ -20,9 +21,6 @@ use tokio::sync::oneshot;
 use tonic::Status;
 use tonic::body::Body;
 
-/// How often a partition that is paused again at once is resumed.
-const RESUMES: usize = 3;
-
 /// What the partition says about the one record.
 type Outcome = Result<Committed, AppendError>;
 
@@ -31,14 +29,18 @@ type Outcome = Result<Committed, AppendError>;
 ///
 /// # Errors
 /// The statuses of liftbridge §3.7, in its order.
-pub(super) async fn publish(shared: &SharedRef, call: &Call, body: Body) -> Result<Reply, Status> {
+pub(super) async fn publish(
+    context: &Arc<LiftbridgeContext>,
+    call: &Call,
+    body: Body,
+) -> Result<Reply, Status> {
     let message = call
-        .within(unary_message(body, shared.limits.message_bytes))
+        .within(unary_message(body, context.limits.message_bytes))
         .await??;
     let received = message.len();
-    let view = PublishView::read(message.clone()).ok_or_else(|| malformed(shared, message))?;
+    let view = PublishView::read(message.clone()).ok_or_else(|| malformed(context, message))?;
     if view.stream.is_empty() {
-        return Err(refused(shared, &Refusal::StreamMissing));
+        return Err(refused(context, &Refusal::StreamMissing));
     }
     let producer = match view.begun_batch() {
         Some(None) => None,
@@ -50,7 +52,7 @@ pub(super) async fn publish(shared: &SharedRef, call: &Call, body: Body) -> Resu
         }
     };
     producer.map_or(Ok(()), check_producer)?;
-    let destination = open_destination(shared, call, &view).await?;
+    let destination = open_destination(context, call, &view).await?;
 
     let (inbox, number, counted) = (view.ack_inbox.clone(), view.partition, destination.clone());
     let (record, ack) = split(view, received);
@@ -66,7 +68,7 @@ pub(super) async fn publish(shared: &SharedRef, call: &Call, body: Body) -> Resu
         }),
     };
     if !inbox.is_empty() {
-        outcome = notify_inbox(shared, &destination, inbox.clone(), ack.clone(), outcome);
+        outcome = notify_inbox(context, &destination, inbox.clone(), ack.clone(), outcome);
     }
     if ack.policy == AckPolicy::None as i32 || call.deadline.is_none() {
         destination.partition.append(append).await;
@@ -81,7 +83,7 @@ pub(super) async fn publish(shared: &SharedRef, call: &Call, body: Body) -> Resu
         .map_err(|_| Status::internal("the append was dropped, its outcome is unknown"))?;
     let committed = checked(outcome, number).map_err(|refusal| refusal.status())?;
     let inbox = if inbox.is_empty() {
-        Bytes::from(new_inbox(&shared.namespace))
+        Bytes::from(new_inbox(&context.namespace))
     } else {
         inbox
     };
@@ -94,52 +96,52 @@ pub(super) async fn publish(shared: &SharedRef, call: &Call, body: Body) -> Resu
 }
 
 /// Why a request could not be read.
-fn malformed(shared: &SharedRef, message: Bytes) -> Status {
+fn malformed(context: &LiftbridgeContext, message: Bytes) -> Status {
     if PublishView::without_headers(message).is_some() {
-        return refused(shared, &Refusal::TooManyHeaders);
+        return refused(context, &Refusal::TooManyHeaders);
     }
-    Status::internal("grpc: error unmarshalling request: malformed PublishRequest")
+    malformed_publish()
 }
 
 /// Counts a record that does not reach its partition.
-fn refused(shared: &SharedRef, refusal: &Refusal) -> Status {
-    shared.statistics.publish_errors.add(refusal.metric(), 1);
+fn refused(context: &LiftbridgeContext, refusal: &Refusal) -> Status {
+    context.statistics.publish_errors.add(refusal.metric(), 1);
     refusal.status()
 }
 
 /// Where the record goes, after all checks; a paused partition is resumed.
 async fn open_destination(
-    shared: &SharedRef,
+    context: &LiftbridgeContext,
     call: &Call,
     view: &PublishView,
 ) -> Result<Arc<Destination>, Status> {
     let (stream, number) = (&view.stream, view.partition);
     for _ in 0..RESUMES {
-        let route = Route::find(&shared.view.load(), &shared.broker_id, stream, number);
+        let route = Route::find(&context.view.load(), &context.broker_id, stream, number);
         // Also for a stream that does not exist: only its publishers may learn whether it does.
         let name = String::from_utf8_lossy(stream);
-        let allowed = shared.access.check(&call.peer, Action::Publish, &name);
-        allowed.map_err(|denied| refused(shared, &denied.into()))?;
+        let allowed = context.access.check(&call.peer, Action::Publish, &name);
+        allowed.map_err(|denied| refused(context, &denied.into()))?;
         if !view.ack_inbox.is_empty() {
             let inbox = String::from_utf8_lossy(&view.ack_inbox);
-            let allowed = (shared.access).check_inbox(&call.peer, &shared.namespace, &inbox);
-            allowed.map_err(|denied| refused(shared, &denied.into()))?;
+            let allowed = (context.access).check_inbox(&call.peer, &context.namespace, &inbox);
+            allowed.map_err(|denied| refused(context, &denied.into()))?;
             check_subject("ackInbox", &inbox)?;
-            check_ack_inbox(shared, &inbox)?;
+            check_ack_inbox(context, &inbox)?;
         }
         match route.check(view.ack_policy, [&view.subject]) {
             Ok(destination) => return Ok(destination.clone()),
             Err(Refusal::Paused(_)) => {}
-            Err(refusal) => return Err(refused(shared, &refusal)),
+            Err(refusal) => return Err(refused(context, &refusal)),
         }
-        let resumed = resume(shared, stream, number, call.remaining()).await;
-        resumed.map_err(|failure| not_resumed(shared, failure))?;
+        let resumed = resume(&context.events, stream, number, call.remaining()).await;
+        resumed.map_err(|failure| not_resumed(context, failure))?;
     }
-    Err(refused(shared, &Refusal::Paused(number)))
+    Err(refused(context, &Refusal::Paused(number)))
 }
 
-fn not_resumed(shared: &SharedRef, failure: NotResumed) -> Status {
-    refused(shared, &failure.refusal());
+fn not_resumed(context: &LiftbridgeContext, failure: NotResumed) -> Status {
+    refused(context, &failure.refusal());
     failure.status()
 }
 
@@ -155,22 +157,22 @@ fn checked(outcome: Outcome, number: i32) -> Result<Committed, Refusal> {
 /// Passes the outcome on, and sends the ack to the NATS inbox that the request named: its owner may be listening there
 /// instead of waiting for the call.
 fn notify_inbox(
-    shared: &SharedRef,
+    context: &Arc<LiftbridgeContext>,
     destination: &Arc<Destination>,
     inbox: Bytes,
     ack: AckContext,
     outcome: oneshot::Receiver<Outcome>,
 ) -> oneshot::Receiver<Outcome> {
     let (pass_on, passed_on) = oneshot::channel();
-    let (shared, destination) = (shared.clone(), destination.clone());
+    let (context, destination) = (context.clone(), destination.clone());
     tokio::spawn(async move {
         let Ok(outcome) = outcome.await else { return };
         let envelope = inbox_ack(&destination, &inbox, &ack, &outcome);
         let _ = pass_on.send(outcome);
         if let Some(envelope) = envelope {
             let subject = String::from_utf8_lossy(&inbox);
-            if shared.nats.publish(&subject, None, envelope).await.is_ok() {
-                shared.statistics.nats_acks_sent.add(1);
+            if context.nats.publish(&subject, None, envelope).await.is_ok() {
+                context.statistics.nats_acks_sent.add(1);
             }
         }
     });

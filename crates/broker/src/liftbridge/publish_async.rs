@@ -11,17 +11,16 @@
 //! does not read, or a disk that is too slow, stops the reading of the body (HTTP/2 flow control).
 use super::acks::Group;
 use super::call::{Call, PULSE, shutting_down};
+use super::context::LiftbridgeContext;
 use super::intake::{Intake, Pending};
 use super::reply::{self, Reply};
 use super::responses::{Outcome, Responses};
-use crate::context::SharedRef;
 use crate::partition::{Append, Payload};
 use bytes::Bytes;
 use futures_util::FutureExt;
 use http_body::Frame;
 use http_body_util::BodyExt;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use tokio::sync::{Semaphore, mpsc};
 use tokio::time::{Interval, MissedTickBehavior};
 use tonic::Status;
@@ -32,26 +31,26 @@ use tonic::body::Body;
 const GATHER_BYTES: usize = 256 << 10;
 
 /// Starts a call.
-pub(super) fn publish_async(shared: &SharedRef, call: &Call, body: Body) -> Reply {
+pub(super) fn publish_async(context: &Arc<LiftbridgeContext>, call: &Call, body: Body) -> Reply {
     let (outcomes, received) = mpsc::unbounded_channel();
-    let total = u32::try_from(shared.limits.queue_bytes / 4)
+    let total = u32::try_from(context.limits.queue_bytes / 4)
         .unwrap_or(u32::MAX)
         .max(1);
     let budget = Arc::new(Semaphore::new(total as usize));
     let reader = Reader {
-        shared: shared.clone(),
+        context: context.clone(),
         outcomes,
         budget: budget.clone(),
         total,
-        intake: Intake::new(shared, &call.peer),
+        intake: Intake::new(context, &call.peer),
     };
     tokio::spawn(reader.run(body));
-    reply::with_body(Responses::new(received, budget, &shared.namespace))
+    reply::with_body(Responses::new(received, budget, &context.namespace))
 }
 
 /// Reads the request body.
 struct Reader {
-    shared: SharedRef,
+    context: Arc<LiftbridgeContext>,
     outcomes: mpsc::UnboundedSender<Outcome>,
     budget: Arc<Semaphore>,
     /// All of the budget.
@@ -90,7 +89,7 @@ impl Reader {
             _ = pulse.tick() => {
                 self.intake.refresh();
                 self.intake.check_patience()?;
-                if !self.shared.serving.load(Ordering::Relaxed) {
+                if !self.context.condition.is_serving() {
                     return Err(shutting_down());
                 }
             }

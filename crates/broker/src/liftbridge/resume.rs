@@ -1,6 +1,6 @@
 //! Resuming a paused partition on behalf of a publisher or a subscriber (liftbridge §3.3), and how a failure is reported.
 use super::refusal::Refusal;
-use crate::context::Shared;
+use crate::events::Events;
 use crate::grpc_status::Coded;
 use crate::names::DEFAULT_NAMESPACE;
 use bascule_wire::ErrorCode;
@@ -20,13 +20,13 @@ pub(super) struct NotResumed(Status);
 /// # Errors
 /// The stream or the partition is gone, the metadata log did not answer, or `remaining` is over.
 pub(super) async fn resume(
-    shared: &Shared,
+    events: &Events,
     stream: &[u8],
     number: i32,
     remaining: Option<Duration>,
 ) -> Result<(), NotResumed> {
     let stream = String::from_utf8_lossy(stream);
-    let resumed = crate::resume::resume(shared, (DEFAULT_NAMESPACE, &stream), number, remaining);
+    let resumed = crate::resume::resume(events, (DEFAULT_NAMESPACE, &stream), number, remaining);
     resumed
         .await
         .map_err(|refused| NotResumed(refused.into_status()))

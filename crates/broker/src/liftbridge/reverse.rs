@@ -4,22 +4,21 @@
 //! The log reads forward only, so windows below the place reached are read and turned round. A window is so large that
 //! it holds about [`HELD_BYTES`], found by doubling and halving.
 use super::call::shutting_down;
-use super::damaged::damaged;
+use super::context::LiftbridgeContext;
 use super::position::Range;
-use super::subscribe::Slot;
+use super::subscription::read_failed;
 use super::wanted::Wanted;
 use crate::access::Permit;
-use crate::context::SharedRef;
 use crate::grpc_status::Coded;
 use crate::partition::{Partition, decode_batch};
+use crate::subscriptions::Slot;
 use bascule_log::{LogReader, ReadError, ReadMode};
 use bascule_record::{Batch, Batches};
 use bascule_wire::ErrorCode;
 use bascule_wire::liftbridge::delivery::DeliveryEncoder;
 use bytes::Bytes;
-use serde_json::json;
 use std::collections::VecDeque;
-use std::sync::atomic::Ordering;
+use std::sync::Arc;
 use tonic::Status;
 
 /// Frames are gathered up to about this many bytes.
@@ -31,7 +30,7 @@ const LARGEST_WINDOW: u64 = 1 << 20;
 
 /// See the module.
 pub(super) struct ReverseSubscription {
-    shared: SharedRef,
+    context: Arc<LiftbridgeContext>,
     partition: Partition,
     encoder: DeliveryEncoder,
     /// Records below are still to be delivered, exclusive.
@@ -57,7 +56,7 @@ struct Window {
 impl ReverseSubscription {
     /// Begins at `range.start`, which is below the high watermark, and ends with `range.stop`.
     pub(super) fn new(
-        shared: &SharedRef,
+        context: &Arc<LiftbridgeContext>,
         (slot, permit): (Slot, Permit),
         partition: &Partition,
         range: Range,
@@ -65,7 +64,7 @@ impl ReverseSubscription {
     ) -> Self {
         let identity = partition.identity();
         Self {
-            shared: shared.clone(),
+            context: context.clone(),
             encoder: DeliveryEncoder::new(
                 &identity.stream,
                 identity.number as i32,
@@ -88,7 +87,7 @@ impl ReverseSubscription {
     /// # Errors
     /// The status that the stream ends with.
     pub(super) async fn next_chunk(&mut self) -> Result<Bytes, Status> {
-        let permitted = self.permit.renew(&self.shared.access);
+        let permitted = self.permit.renew(&self.context.access);
         permitted.map_err(|denied| denied.status())?;
         let mut out = Vec::with_capacity(CHUNK_BYTES);
         while out.len() < CHUNK_BYTES {
@@ -125,7 +124,7 @@ impl ReverseSubscription {
             if self.wanted.has(batch, next) {
                 let before = out.len();
                 self.encoder.put_frame(out, batch, next);
-                let statistics = &self.shared.statistics;
+                let statistics = &self.context.statistics;
                 statistics.records_delivered.add(1);
                 statistics.bytes_delivered.add((out.len() - before) as u64);
             }
@@ -139,7 +138,7 @@ impl ReverseSubscription {
     /// Reads the next window that has records; false when there is none.
     async fn fetch(&mut self) -> Result<bool, Status> {
         loop {
-            if !self.shared.serving.load(Ordering::Relaxed) {
+            if !self.context.condition.is_serving() {
                 return Err(shutting_down());
             }
             let reader = self.partition.reader();
@@ -153,7 +152,7 @@ impl ReverseSubscription {
             let window = read
                 .await
                 .map_err(|error| Status::internal(format!("reading the log failed: {error}")))?
-                .map_err(|error| self.read_failed(&error))?;
+                .map_err(|error| read_failed(&self.context.condition, &self.partition, &error))?;
             self.window = if window.cut {
                 (self.window / 2).max(1)
             } else {
@@ -164,20 +163,6 @@ impl ReverseSubscription {
                 return Ok(true);
             }
             self.below = from;
-        }
-    }
-
-    fn read_failed(&self, error: &ReadError) -> Status {
-        match error {
-            ReadError::Closed => super::subscription::ended(&self.shared, &self.partition),
-            ReadError::Damaged(damage) => damaged(self.partition.identity(), damage),
-            ReadError::Locked { start, end, .. } => Status::failed_precondition(error.to_string())
-                .detailed(
-                    ErrorCode::EncryptionKeyMissing,
-                    json!({"start": start, "end": end}),
-                ),
-            _ => Status::internal(format!("reading the log failed: {error}"))
-                .coded(ErrorCode::StorageFailed),
         }
     }
 }

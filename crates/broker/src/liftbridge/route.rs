@@ -1,8 +1,8 @@
 //! From a stream and partition number to the place an append goes, with the checks before it in their order.
 use super::call::SHOWN;
+use super::context::LiftbridgeContext;
 use super::refusal::Refusal;
 use crate::access::{self, AccessTable, Action};
-use crate::context::{Shared, SharedRef};
 use crate::names::{DEFAULT_NAMESPACE, is_internal};
 use crate::partition::{IncomingRecord, Partition};
 use crate::tls::Peer;
@@ -83,9 +83,9 @@ impl Route {
     }
 
     /// The same for `peer`, who may not publish to every stream.
-    fn permitted(mut self, stream: &[u8], shared: &Shared, peer: &Peer) -> Self {
+    fn permitted(mut self, stream: &[u8], context: &LiftbridgeContext, peer: &Peer) -> Self {
         let stream = String::from_utf8_lossy(stream);
-        if let Err(denied) = shared.access.check(peer, Action::Publish, &stream) {
+        if let Err(denied) = context.access.check(peer, Action::Publish, &stream) {
             self.refusal = Some(denied.into());
         }
         self
@@ -128,7 +128,7 @@ impl Route {
 /// The routes of one `PublishAsync` call. A new view or table of rights resolves them again.
 #[derive(Debug)]
 pub(super) struct Routes {
-    shared: SharedRef,
+    context: Arc<LiftbridgeContext>,
     /// Which view the routes come from; weak, so that an idle call keeps no closed partition alive.
     view: Weak<View>,
     /// The publisher, and the table that allowed the routes.
@@ -139,9 +139,9 @@ pub(super) struct Routes {
 }
 impl Routes {
     /// Nothing remembered.
-    pub(super) fn new(shared: &SharedRef, peer: &Peer) -> Self {
+    pub(super) fn new(context: &Arc<LiftbridgeContext>, peer: &Peer) -> Self {
         Self {
-            shared: shared.clone(),
+            context: context.clone(),
             view: Weak::new(),
             peer: peer.clone(),
             table: None,
@@ -152,12 +152,12 @@ impl Routes {
 
     /// Forgets everything when the view or the table was swapped. Call before each group of messages, and now and then while idle.
     pub(super) fn refresh(&mut self) {
-        let view = self.shared.view.load();
+        let view = self.context.view.load();
         if !std::ptr::eq(self.view.as_ptr(), Arc::as_ptr(&view)) {
             self.view = Arc::downgrade(&view);
             self.found.clear();
         }
-        let table = self.shared.access.current();
+        let table = self.context.access.current();
         if !access::same(table.as_ref(), self.table.as_ref()) {
             self.table = table;
             self.found.clear();
@@ -189,9 +189,10 @@ impl Routes {
         }
         // Names of streams that do not exist are any bytes that a client likes: only the last one is kept.
         self.found.pop_if(|route| route.stream.is_empty());
-        let (shared, view) = (&self.shared, self.shared.view.load());
-        let route = Route::find(&view, &shared.broker_id, stream, number);
-        self.found.push(route.permitted(stream, shared, &self.peer));
+        let (context, view) = (&self.context, self.context.view.load());
+        let route = Route::find(&view, &context.broker_id, stream, number);
+        self.found
+            .push(route.permitted(stream, context, &self.peer));
         self.found.len() - 1
     }
 }
@@ -248,12 +249,18 @@ pub(super) fn split(mut view: PublishView, received_bytes: usize) -> (IncomingRe
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::limits::Limits;
+    use crate::encryption::Masters;
+    use crate::engine::parts::Parts;
+    use serde_json::json;
 
     #[test]
     fn names_of_streams_that_do_not_exist_are_not_kept() {
-        let shared = Arc::new(Shared::new("c", "b", "n", Limits::default()).unwrap());
-        let mut routes = Routes::new(&shared, &Peer::default());
+        let settings = json!({
+            "data_dir": "", "cluster_id": "c", "broker_id": "b", "runtime_threads": 1, "namespace": "n",
+        });
+        let settings = serde_json::from_value(settings).unwrap();
+        let parts = Parts::new(&settings, Masters::default()).unwrap();
+        let mut routes = Routes::new(&Arc::new(parts.liftbridge()), &Peer::default());
         routes.refresh();
         for letter in ["a", "b", "\u{fc}", ""] {
             let name = letter.repeat(100_000);

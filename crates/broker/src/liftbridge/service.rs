@@ -1,14 +1,14 @@
 //! Dispatch of `/proto.API/*`.
 use super::call::Call;
+use super::context::LiftbridgeContext;
 use super::reply::{self, Reply};
 use super::{cursors, forward, publish, publish_async, subscribe, to_subject};
-use crate::context::{Shared, SharedRef};
 use bascule_wire::methods::{self, API};
 use http::{HeaderName, HeaderValue};
 use std::convert::Infallible;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::atomic::Ordering;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use tonic::Status;
 use tonic::body::Body;
@@ -19,14 +19,14 @@ const ONE: HeaderValue = HeaderValue::from_static("1");
 
 /// The service, for tonic's router. Cheap to clone; one for the broker.
 #[derive(Clone, Debug)]
-pub struct LiftbridgeService {
-    shared: SharedRef,
+pub(crate) struct LiftbridgeService {
+    context: Arc<LiftbridgeContext>,
 }
 
-/// The Liftbridge API over `shared`. Must be polled inside the broker's runtime.
-pub fn service(shared: &SharedRef) -> LiftbridgeService {
-    LiftbridgeService {
-        shared: shared.clone(),
+impl LiftbridgeService {
+    /// Must be polled inside the broker's runtime.
+    pub(crate) fn new(context: Arc<LiftbridgeContext>) -> Self {
+        Self { context }
     }
 }
 
@@ -44,11 +44,11 @@ impl tower::Service<http::Request<Body>> for LiftbridgeService {
     }
 
     fn call(&mut self, request: http::Request<Body>) -> Self::Future {
-        let shared = self.shared.clone();
+        let context = self.context.clone();
         // Counted from here, not from the first poll, so that our deadline is never later than the transport's own.
         let call = Call::new(&request);
         Box::pin(async move {
-            let mut reply = reply::result(answer(shared, call, request).await);
+            let mut reply = reply::result(answer(context, call, request).await);
             reply.headers_mut().insert(PRODUCERS, ONE);
             Ok(reply)
         })
@@ -56,20 +56,20 @@ impl tower::Service<http::Request<Body>> for LiftbridgeService {
 }
 
 async fn answer(
-    shared: SharedRef,
+    context: Arc<LiftbridgeContext>,
     call: Call,
     request: http::Request<Body>,
 ) -> Result<Reply, Status> {
-    check_serving(&shared)?;
+    check_serving(&context)?;
     let (head, body) = request.into_parts();
     match head.uri.path() {
-        methods::PUBLISH => publish::publish(&shared, &call, body).await,
-        methods::PUBLISH_ASYNC => Ok(publish_async::publish_async(&shared, &call, body)),
-        methods::PUBLISH_TO_SUBJECT => to_subject::publish_to_subject(&shared, &call, body).await,
-        methods::SUBSCRIBE => subscribe::subscribe(&shared, &call, body).await,
-        methods::SET_CURSOR => cursors::set_cursor(&shared, &call, body).await,
-        methods::FETCH_CURSOR => cursors::fetch_cursor(&shared, &call, body).await,
-        path => forward::forward(&shared, &call, path, body).await,
+        methods::PUBLISH => publish::publish(&context, &call, body).await,
+        methods::PUBLISH_ASYNC => Ok(publish_async::publish_async(&context, &call, body)),
+        methods::PUBLISH_TO_SUBJECT => to_subject::publish_to_subject(&context, &call, body).await,
+        methods::SUBSCRIBE => subscribe::subscribe(&context, &call, body).await,
+        methods::SET_CURSOR => cursors::set_cursor(&context, &call, body).await,
+        methods::FETCH_CURSOR => cursors::fetch_cursor(&context, &call, body).await,
+        path => forward::forward(&context, &call, path, body).await,
     }
 }
 
@@ -77,8 +77,8 @@ async fn answer(
 ///
 /// # Errors
 /// UNAVAILABLE.
-pub(super) fn check_serving(shared: &Shared) -> Result<(), Status> {
-    if shared.serving.load(Ordering::Relaxed) {
+pub(super) fn check_serving(context: &LiftbridgeContext) -> Result<(), Status> {
+    if context.condition.is_serving() {
         return Ok(());
     }
     Err(Status::unavailable(

@@ -1,5 +1,6 @@
 //! `Subscribe` (liftbridge §3.5): the checks and the handshake.
-use super::call::{Call, unary_message};
+use super::call::{Call, decoded};
+use super::context::LiftbridgeContext;
 use super::frames::frame;
 use super::generation::{self, Purpose};
 use super::position::{needs_committed, resolve, resolve_reverse};
@@ -10,7 +11,6 @@ use super::subscription::Subscription;
 use super::subscription::{deleted, paused};
 use super::wanted::Wanted;
 use crate::access::Action;
-use crate::context::{Shared, SharedRef};
 use crate::groups::Membership;
 use crate::grpc_status::Coded;
 use crate::grpc_status::trailers;
@@ -25,9 +25,7 @@ use futures_util::stream;
 use http::{HeaderName, HeaderValue};
 use http_body::Frame;
 use http_body_util::StreamBody;
-use prost::Message as _;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use tonic::Status;
 use tonic::body::Body;
 
@@ -43,32 +41,28 @@ const MAX_ID_BYTES: usize = 255;
 /// # Errors
 /// The statuses of liftbridge §3.5; `RESOURCE_EXHAUSTED` when `limits.subscriptions` are open.
 pub(super) async fn subscribe(
-    shared: &SharedRef,
+    context: &Arc<LiftbridgeContext>,
     call: &Call,
     body: Body,
 ) -> Result<Reply, Status> {
-    let message = call
-        .within(unary_message(body, shared.limits.message_bytes))
-        .await??;
-    let request = SubscribeRequest::decode(message)
-        .map_err(|error| Status::internal(format!("grpc: error unmarshalling request: {error}")))?;
+    let request: SubscribeRequest = decoded(call, body, context.limits.message_bytes).await?;
     // Before any effect, and before anything about the stream is returned.
-    let permit = shared.access.permit(&call.peer, &needed(&request));
+    let permit = context.access.permit(&call.peer, &needed(&request));
     let permit = permit.map_err(|denied| denied.status())?;
     // Errors of the request are reported first; a call above a limit resumes no partition.
-    find(shared, &request)?;
+    find(context, &request)?;
     let wanted = Wanted::parse(&request.subject)?;
-    let slot = Slot::take(shared)?;
-    let partition = open_partition(shared, call, &request).await?;
+    let slot = (context.subscriptions.take()).map_err(no_place)?;
+    let partition = open_partition(context, call, &request).await?;
     let incarnation = partition.identity().incarnation;
     if request.incarnation != 0 && request.incarnation != incarnation {
         return Err(deleted());
     }
     let group = group(&request);
     if let Some(member) = group {
-        let generation = generation::settled(shared, call, member, Purpose::Read).await?;
+        let generation = generation::settled(&context.view, call, member, Purpose::Read).await?;
         let id = &member.group_id;
-        if !shared.members.admits(incarnation, id, generation) {
+        if !context.members.admits(incarnation, id, generation) {
             return Err(not_assigned());
         }
     }
@@ -79,16 +73,16 @@ pub(super) async fn subscribe(
     let reader = partition.reader();
     let (source, start) = if request.reverse {
         let range = call.within(resolve_reverse(&request, &reader)).await??;
-        join(shared, group, incarnation)?;
+        join(context, group, incarnation)?;
         let place = (slot, permit);
-        let subscription = ReverseSubscription::new(shared, place, &partition, range, wanted);
+        let subscription = ReverseSubscription::new(context, place, &partition, range, wanted);
         (Source::Down(subscription), range.start)
     } else {
         let readonly = partition.is_readonly();
         let range = call.within(resolve(&request, &reader, readonly)).await??;
-        let membership = join(shared, group, incarnation)?;
+        let membership = join(context, group, incarnation)?;
         let place = (slot, permit);
-        let subscription = Subscription::new(shared, place, &partition, range, call.deadline);
+        let subscription = Subscription::new(context, place, &partition, range, call.deadline);
         let subscription = subscription.with_membership(membership).with_wanted(wanted);
         (Source::Up(subscription), range.start)
     };
@@ -117,15 +111,15 @@ fn group(request: &SubscribeRequest) -> Option<&Consumer> {
 
 /// Step 9: ends the subscription of the group's member before. Reading in reverse ends by itself, and only takes the place.
 fn join(
-    shared: &Shared,
+    context: &LiftbridgeContext,
     group: Option<&Consumer>,
     incarnation: u64,
 ) -> Result<Option<Membership>, Status> {
     let Some(member) = group else {
         return Ok(None);
     };
-    let claimed = || generation::present(shared, member, Purpose::Read);
-    let membership = (shared.members).join(incarnation, &member.group_id, claimed()?);
+    let claimed = || generation::present(&context.view, member, Purpose::Read);
+    let membership = (context.members).join(incarnation, &member.group_id, claimed()?);
     let membership = membership.ok_or_else(not_assigned)?;
     // A group that changed meanwhile ends what is out of date before this or finds it afterwards.
     claimed()?;
@@ -149,19 +143,28 @@ fn check_id(name: &str, id: &str) -> Result<(), Status> {
     Err(Status::invalid_argument(text))
 }
 
+fn no_place(limit: usize) -> Status {
+    Status::resource_exhausted(format!(
+        "limits.subscriptions ({limit}) subscriptions are open: end some, try again later, or raise it"
+    ))
+}
+
 fn no_such_partition() -> Status {
     Status::not_found("No such partition").coded(ErrorCode::PartitionNotFound)
 }
 
 /// Steps 1 to 3: the request is valid, the partition exists, this broker leads it.
-fn find(shared: &Shared, request: &SubscribeRequest) -> Result<(Arc<StreamView>, i32), Status> {
+fn find(
+    context: &LiftbridgeContext,
+    request: &SubscribeRequest,
+) -> Result<(Arc<StreamView>, i32), Status> {
     let group = group(request);
     if group.is_some_and(|consumer| consumer.consumer_id.is_empty()) {
         return Err(Status::invalid_argument(
             "Consumer id cannot be empty when group id is provided",
         ));
     }
-    let view = shared.view.load();
+    let view = context.view.load();
     if let Some(consumer) = group {
         check_id("groupId", &consumer.group_id)?;
         check_id("consumerId", &consumer.consumer_id)?;
@@ -176,13 +179,13 @@ fn find(shared: &Shared, request: &SubscribeRequest) -> Result<(Arc<StreamView>,
     let partition = stream
         .partition(request.partition)
         .ok_or_else(no_such_partition)?;
-    if partition.leader != shared.broker_id {
+    if partition.leader != context.broker_id {
         if request.read_isr_replica && group.is_some() {
             return Err(Status::invalid_argument(
                 "Consumer groups not compatible with ReadISRReplica",
             ));
         }
-        if !request.read_isr_replica || !partition.isr.contains(&shared.broker_id) {
+        if !request.read_isr_replica || !partition.isr.contains(&context.broker_id) {
             return Err(Status::failed_precondition("Server not partition leader")
                 .coded(ErrorCode::NotLeader));
         }
@@ -192,11 +195,11 @@ fn find(shared: &Shared, request: &SubscribeRequest) -> Result<(Arc<StreamView>,
 
 /// Steps 1 to 4, and a uniform answer for paused partitions.
 async fn open_partition(
-    shared: &SharedRef,
+    context: &LiftbridgeContext,
     call: &Call,
     request: &SubscribeRequest,
 ) -> Result<Partition, Status> {
-    let (stream, number) = find(shared, request)?;
+    let (stream, number) = find(context, request)?;
     let partition = stream.partition(number).ok_or_else(no_such_partition)?;
     if let Some(handle) = readable(partition) {
         return Ok(handle);
@@ -204,10 +207,15 @@ async fn open_partition(
     if !request.resume {
         return Err(paused());
     }
-    resume(shared, request.stream.as_bytes(), number, call.remaining())
-        .await
-        .map_err(|failure| failure.subscription())?;
-    let (stream, number) = find(shared, request)?;
+    resume(
+        &context.events,
+        request.stream.as_bytes(),
+        number,
+        call.remaining(),
+    )
+    .await
+    .map_err(|failure| failure.subscription())?;
+    let (stream, number) = find(context, request)?;
     let partition = stream.partition(number).ok_or_else(no_such_partition)?;
     readable(partition).ok_or_else(|| {
         Status::internal(format!(
@@ -220,31 +228,6 @@ async fn open_partition(
 /// The partition when it is open.
 fn readable(partition: &PartitionView) -> Option<Partition> {
     partition.handle.clone().filter(|_| !partition.paused)
-}
-
-/// One of `limits.subscriptions`, given back when dropped.
-#[derive(Debug)]
-pub(super) struct Slot(SharedRef);
-impl Slot {
-    fn take(shared: &SharedRef) -> Result<Self, Status> {
-        let limit = shared.limits.subscriptions;
-        let slot = Self(shared.clone());
-        let before = shared.open_subscriptions.fetch_add(1, Ordering::Relaxed);
-        shared.statistics.subscriptions_open.add(1);
-        if before >= i64::try_from(limit).unwrap_or(i64::MAX) {
-            shared.statistics.subscriptions_refused.add(1);
-            return Err(Status::resource_exhausted(format!(
-                "limits.subscriptions ({limit}) subscriptions are open: end some, try again later, or raise it"
-            )));
-        }
-        Ok(slot)
-    }
-}
-impl Drop for Slot {
-    fn drop(&mut self) {
-        self.0.open_subscriptions.fetch_sub(1, Ordering::Relaxed);
-        self.0.statistics.subscriptions_open.sub(1);
-    }
 }
 
 /// Where records come from.

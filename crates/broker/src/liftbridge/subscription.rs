@@ -4,22 +4,23 @@
 //! Less of both when so many are open that all together could hold more than `limits.delivery_bytes`.
 //! Driven only by the response body, so a subscriber that does not read costs nothing more than that.
 use super::call::{PULSE, shutting_down};
+use super::context::LiftbridgeContext;
 use super::damaged::damaged;
 use super::position::Range;
-use super::subscribe::Slot;
 use super::wanted::Wanted;
 use crate::access::Permit;
-use crate::context::{Shared, SharedRef};
+use crate::condition::Condition;
 use crate::groups::Membership;
 use crate::grpc_status::Coded;
 use crate::partition::{EndReason, Partition, Subscriber};
+use crate::subscriptions::Slot;
 use bascule_log::{Cursor, LogReader, ReadError, ReadMode};
 use bascule_record::{Batch, Batches, DamageError, Header};
 use bascule_wire::ErrorCode;
 use bascule_wire::liftbridge::delivery::DeliveryEncoder;
 use bytes::Bytes;
 use serde_json::json;
-use std::sync::atomic::Ordering;
+use std::sync::Arc;
 use tokio::sync::watch;
 use tokio::time::Instant;
 use tonic::{Code, Status};
@@ -31,7 +32,7 @@ const READ_BYTES: usize = 256 << 10;
 
 /// See the module.
 pub(super) struct Subscription {
-    shared: SharedRef,
+    context: Arc<LiftbridgeContext>,
     partition: Partition,
     high_watermark: watch::Receiver<u64>,
     reader: LogReader,
@@ -73,7 +74,7 @@ enum Written {
 impl Subscription {
     /// Begins at `range.start`.
     pub(super) fn new(
-        shared: &SharedRef,
+        context: &Arc<LiftbridgeContext>,
         (slot, permit): (Slot, Permit),
         partition: &Partition,
         range: Range,
@@ -81,7 +82,7 @@ impl Subscription {
     ) -> Self {
         let identity = partition.identity();
         Self {
-            shared: shared.clone(),
+            context: context.clone(),
             high_watermark: partition.watch(),
             cursor: Some(partition.reader().cursor(range.start)),
             reader: partition.reader(),
@@ -95,7 +96,7 @@ impl Subscription {
             stop: range.stop,
             fetched: Batches::new(Bytes::new()),
             batch: None,
-            most_chunk: CHUNK_BYTES.min(shared.limits.subscription_bytes).max(1),
+            most_chunk: CHUNK_BYTES.min(context.limits.subscription_bytes).max(1),
             chunk_bytes: CHUNK_BYTES,
             failed: None,
             deadline,
@@ -125,7 +126,9 @@ impl Subscription {
     /// # Errors
     /// The status that the stream ends with (liftbridge §3.5, end of stream).
     pub(super) async fn next_chunk(&mut self) -> Result<Bytes, Status> {
-        self.chunk_bytes = self.most_chunk.min(self.shared.delivery_share() / 4);
+        self.chunk_bytes = self
+            .most_chunk
+            .min(self.context.subscriptions.delivery_share() / 4);
         let mut out = Vec::new();
         loop {
             // A subscriber that keeps up, or wants little of what there is, must not keep a thread of the runtime to itself.
@@ -138,7 +141,7 @@ impl Subscription {
                 // Dropped frames: the other member reads these records.
                 return Err(Status::new(Code::Ok, ""));
             }
-            let permitted = self.permit.renew(&self.shared.access);
+            let permitted = self.permit.renew(&self.context.access);
             permitted.map_err(|denied| denied.status())?;
             let limit = self.limit();
             if let Some(failed) = self.failed.take() {
@@ -214,7 +217,7 @@ impl Subscription {
                     self.chunk_bytes,
                 )
             };
-            let statistics = &self.shared.statistics;
+            let statistics = &self.context.statistics;
             statistics.records_delivered.add(delivered as u64);
             statistics.bytes_delivered.add((out.len() - before) as u64);
             if let Some(last) = written.checked_sub(1) {
@@ -274,7 +277,11 @@ impl Subscription {
             return Ok(false);
         }
         let cursor = self.cursor.as_mut().ok_or(ReadError::Closed)?;
-        let Some(bytes) = cursor.next(limit, READ_BYTES.min(self.shared.delivery_share()), mode)?
+        let Some(bytes) = cursor.next(
+            limit,
+            READ_BYTES.min(self.context.subscriptions.delivery_share()),
+            mode,
+        )?
         else {
             return Ok(false);
         };
@@ -287,7 +294,7 @@ impl Subscription {
         let Some(mut cursor) = self.cursor.take() else {
             return Err(Status::internal("an earlier read of the log failed"));
         };
-        let most = READ_BYTES.min(self.shared.delivery_share());
+        let most = READ_BYTES.min(self.context.subscriptions.delivery_share());
         let read = tokio::task::spawn_blocking(move || {
             let bytes = cursor.next(limit, most, ReadMode::Blocking);
             (cursor, bytes)
@@ -302,12 +309,7 @@ impl Subscription {
     }
 
     fn read_failed(&self, error: &ReadError) -> Status {
-        match error {
-            ReadError::Closed => ended(&self.shared, &self.partition),
-            ReadError::Damaged(damage) => damaged(self.partition.identity(), damage),
-            _ => Status::internal(format!("reading the log failed: {error}"))
-                .coded(ErrorCode::StorageFailed),
-        }
+        read_failed(&self.context.condition, &self.partition, error)
     }
 
     /// Waits until more is committed than was delivered.
@@ -321,9 +323,9 @@ impl Subscription {
             );
         }
         if self.high_watermark.has_changed().is_err() {
-            return Err(ended(&self.shared, &self.partition));
+            return Err(ended(&self.context.condition, &self.partition));
         }
-        if !self.shared.serving.load(Ordering::Relaxed) {
+        if !self.context.condition.is_serving() {
             return Err(shutting_down());
         }
         // The flag is read first: when it is set, everything taken before it is visible.
@@ -353,7 +355,7 @@ impl Subscription {
             }
         };
         match tokio::time::timeout_at(until, changed).await {
-            Ok(Err(_)) => Err(ended(&self.shared, &self.partition)),
+            Ok(Err(_)) => Err(ended(&self.context.condition, &self.partition)),
             Err(_)
                 if self
                     .deadline
@@ -388,14 +390,31 @@ fn put_wanted(
     (range.end, delivered)
 }
 
+/// The status of a subscription that cannot read on.
+pub(super) fn read_failed(
+    condition: &Condition,
+    partition: &Partition,
+    error: &ReadError,
+) -> Status {
+    match error {
+        ReadError::Closed => ended(condition, partition),
+        ReadError::Damaged(damage) => damaged(partition.identity(), damage),
+        ReadError::Locked { start, end, .. } => Status::failed_precondition(error.to_string())
+            .detailed(
+                ErrorCode::EncryptionKeyMissing,
+                json!({"start": start, "end": end}),
+            ),
+        _ => Status::internal(format!("reading the log failed: {error}"))
+            .coded(ErrorCode::StorageFailed),
+    }
+}
+
 /// The status of a subscription to a partition that is no longer served.
-pub(super) fn ended(shared: &Shared, partition: &Partition) -> Status {
+fn ended(condition: &Condition, partition: &Partition) -> Status {
     match partition.end() {
         EndReason::Deleted => deleted(),
         EndReason::Paused => paused(),
-        EndReason::Open | EndReason::Closed if !shared.serving.load(Ordering::Relaxed) => {
-            shutting_down()
-        }
+        EndReason::Open | EndReason::Closed if !condition.is_serving() => shutting_down(),
         EndReason::Open | EndReason::Closed => {
             Status::internal("commit log was closed").coded(ErrorCode::Unavailable)
         }

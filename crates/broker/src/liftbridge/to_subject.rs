@@ -1,9 +1,9 @@
 //! `PublishToSubject` (liftbridge §3.9): an envelope to exactly one NATS subject; nothing else is checked.
-use super::call::{Call, SHOWN, check_ack_inbox, new_inbox, unary_message};
+use super::call::{Call, SHOWN, check_ack_inbox, decoded, new_inbox};
+use super::context::LiftbridgeContext;
 use super::refusal::Refusal;
 use super::reply::{self, Reply};
 use crate::access::Action;
-use crate::context::SharedRef;
 use crate::grpc_status::Coded;
 use bascule_wire::ErrorCode;
 use bascule_wire::envelope::{self, MessageType};
@@ -22,33 +22,30 @@ use tonic::body::Body;
 /// INTERNAL for malformed requests and acks; what the client may not; `INVALID_ARGUMENT` for subjects that nothing can be published on; UNKNOWN when
 /// NATS refuses; `DEADLINE_EXCEEDED`.
 pub(super) async fn publish_to_subject(
-    shared: &SharedRef,
+    context: &LiftbridgeContext,
     call: &Call,
     body: Body,
 ) -> Result<Reply, Status> {
-    let message = call
-        .within(unary_message(body, shared.limits.message_bytes))
-        .await??;
-    let mut request = PublishToSubjectRequest::decode(message)
-        .map_err(|error| Status::internal(format!("grpc: error unmarshalling request: {error}")))?;
+    let mut request: PublishToSubjectRequest =
+        decoded(call, body, context.limits.message_bytes).await?;
     check_subject("subject", &request.subject)?;
     if AckPolicy::try_from(request.ack_policy).is_err() {
         return Err(Refusal::PolicyUnknown(request.ack_policy).status());
     }
     if request.ack_inbox.is_empty() {
-        request.ack_inbox = new_inbox(&shared.namespace);
+        request.ack_inbox = new_inbox(&context.namespace);
     } else {
         check_subject("ackInbox", &request.ack_inbox)?;
     }
-    shared
+    context
         .access
         .check(&call.peer, Action::PublishToSubject, &request.subject)
         .and_then(|()| {
             let inbox = &request.ack_inbox;
-            (shared.access).check_inbox(&call.peer, &shared.namespace, inbox)
+            (context.access).check_inbox(&call.peer, &context.namespace, inbox)
         })
         .map_err(|denied| denied.status())?;
-    check_ack_inbox(shared, &request.ack_inbox)?;
+    check_ack_inbox(context, &request.ack_inbox)?;
     let (subject, inbox, policy) = (
         request.subject.clone(),
         request.ack_inbox.clone(),
@@ -57,13 +54,13 @@ pub(super) async fn publish_to_subject(
     let payload = enveloped(request);
     if policy == AckPolicy::None as i32 || call.deadline.is_none() {
         let sent = call
-            .within(shared.nats.publish(&subject, None, payload))
+            .within(context.nats.publish(&subject, None, payload))
             .await?;
         sent.map_err(|reason| not_sent(&reason))?;
         return Ok(reply::message(&[]));
     }
     let ack = call
-        .within(shared.nats.publish_and_wait(&subject, payload, &inbox))
+        .within(context.nats.publish_and_wait(&subject, payload, &inbox))
         .await?;
     let ack = read_ack(&ack.map_err(|reason| not_sent(&reason))?)?;
     Ok(reply::message(

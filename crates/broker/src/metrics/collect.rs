@@ -1,49 +1,50 @@
 //! The values of the broker: counters, gauges, and what is computed from the view.
+use super::context::MetricsContext;
 use super::process::process;
-use crate::checks::{Source, space};
+use crate::checks::space;
 use crate::view::View;
 
 /// Every value of the broker by its name in `specs/metrics.toml`. Those that the system does not give are absent. Blocks
 /// for as long as the data directory's file system does not answer.
-pub(crate) fn collect(source: &Source) -> Vec<(&'static str, u64)> {
-    let mut values = source.shared.statistics.values();
-    values.extend(admission(source));
-    values.extend(syncs(source));
-    values.extend(view(&source.shared.view.load()));
-    values.extend(condition(source));
-    values.extend(source.shared.reported.values());
+pub(crate) fn collect(context: &MetricsContext) -> Vec<(&'static str, u64)> {
+    let mut values = context.statistics.values();
+    values.extend(admission(context));
+    values.extend(syncs(context));
+    values.extend(view(&context.checks.view.load()));
+    values.extend(condition(context));
+    values.extend(context.reported.values());
     values.extend(process());
     values
 }
 
-fn admission(source: &Source) -> Vec<(&'static str, u64)> {
-    let shared = &source.shared;
-    let (admission, events) = (&shared.admission, &shared.events);
-    let free = shared.partitions.inflight.available_permits();
-    let inflight = shared.limits.inflight_bytes.saturating_sub(free);
+fn admission(context: &MetricsContext) -> Vec<(&'static str, u64)> {
+    let (admission, events) = (&context.admission, &context.events);
+    let (partitions, checks) = (&context.partitions, &context.checks);
+    let free = partitions.inflight.available_permits();
+    let inflight = partitions.limits.inflight_bytes.saturating_sub(free);
     vec![
         ("events_dropped", events.dropped()),
         ("events_waiting", events.waiting() as u64),
         ("inflight_bytes", inflight as u64),
-        ("staged_bytes", shared.partitions.stage.bytes()),
+        ("staged_bytes", partitions.stage.bytes()),
         ("connections_open", admission.connections_open() as u64),
         ("calls_open", admission.calls_open() as u64),
         ("request_bytes", admission.request_bytes() as u64),
         ("answer_bytes", admission.answer_bytes() as u64),
-        ("calls_denied", shared.access.denied()),
+        ("calls_denied", context.access.denied()),
         ("admin_requests_open", events.requests_open() as u64),
         ("admin_requests_refused", events.requests_refused()),
         (
             "event_loop_blocked",
-            u64::from(shared.event_loop.is_blocked()),
+            u64::from(checks.event_loop.is_blocked()),
         ),
-        ("nats_connected", u64::from(shared.nats.is_connected())),
+        ("nats_connected", u64::from(checks.nats.is_connected())),
     ]
 }
 
 /// Absent while the engine is being closed.
-fn syncs(source: &Source) -> Vec<(&'static str, u64)> {
-    let Some(committer) = source.committer.upgrade() else {
+fn syncs(context: &MetricsContext) -> Vec<(&'static str, u64)> {
+    let Some(committer) = context.checks.committer.upgrade() else {
         return Vec::new();
     };
     let sync = committer.statistics();
@@ -83,15 +84,15 @@ fn view(view: &View) -> [(&'static str, u64); 8] {
     ]
 }
 
-fn condition(source: &Source) -> Vec<(&'static str, u64)> {
+fn condition(context: &MetricsContext) -> Vec<(&'static str, u64)> {
     let mut values = vec![
-        ("ready", u64::from(source.is_ready())),
+        ("ready", u64::from(context.checks.is_ready())),
         (
             "process_start_nanos",
-            source.shared.condition.began_ns.unsigned_abs(),
+            context.checks.condition.began_ns.unsigned_abs(),
         ),
     ];
-    if let Ok(space) = space(&source.data) {
+    if let Ok(space) = space(&context.checks.data) {
         values.push(("disk_free_bytes", space.free));
         values.push(("disk_size_bytes", space.size));
     }

@@ -1,7 +1,6 @@
 //! How far consumer groups are behind: from their stored positions and the ends of their partitions.
 use super::text::escaped;
-use crate::context::SharedRef;
-use crate::liftbridge::{GroupPosition, group_positions};
+use crate::liftbridge::{GroupPosition, GroupPositions};
 use crate::names::DEFAULT_NAMESPACE;
 use crate::partition::{Partition, now_ns};
 use crate::view::View;
@@ -22,12 +21,11 @@ pub(super) struct Lag {
 }
 
 /// By labels, without braces. Waits for the disk.
-pub(super) fn lags(shared: &SharedRef) -> BTreeMap<String, Lag> {
-    let view = shared.view.load();
+pub(super) fn lags(view: &View, positions: &GroupPositions) -> BTreeMap<String, Lag> {
     let mut lags: BTreeMap<String, Lag> = BTreeMap::new();
     let now_ns = now_ns();
-    for position in group_positions(shared) {
-        let Some(lag) = partition_of(&view, &position).map(|read| lag(read, position.next, now_ns))
+    for position in positions.read() {
+        let Some(lag) = partition_of(view, &position).map(|read| lag(read, position.next, now_ns))
         else {
             continue;
         };

@@ -4,12 +4,14 @@
 //! broker, which are also those of `Engine.statistics`; [`mod@text`] writes them, and on request those of each partition.
 //! Reading takes no lock that a publish takes for longer than a load.
 mod collect;
+mod context;
 mod groups;
 mod process;
 mod table;
 mod text;
 
 pub(crate) use collect::collect;
+pub(crate) use context::MetricsContext;
 pub(crate) use text::text;
 
 /// How a metric behaves.

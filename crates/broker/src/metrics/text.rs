@@ -1,9 +1,9 @@
 //! The text format of `OpenMetrics` 1.0.
 use super::collect::collect;
+use super::context::MetricsContext;
 use super::groups::{Lag, lags};
 use super::table::METRICS;
 use super::{Kind, Metric, Series};
-use crate::checks::Source;
 use crate::partition::{Partition, PartitionStatus};
 use crate::view::PartitionView;
 use bascule_log::{Durations, bounds};
@@ -13,19 +13,19 @@ use std::fmt::{Display, Formatter, Write};
 const NANOS: u64 = 1_000_000_000;
 
 /// The answer of `/metrics`, with the series of each partition and of each consumer group on request. Blocks as [`collect`].
-pub(crate) fn text(source: &Source, has_partitions: bool, has_groups: bool) -> String {
-    let values: HashMap<_, _> = collect(source).into_iter().collect();
+pub(crate) fn text(context: &MetricsContext, has_partitions: bool, has_groups: bool) -> String {
+    let values: HashMap<_, _> = collect(context).into_iter().collect();
     let rows = if has_partitions {
-        rows(source)
+        rows(context)
     } else {
         Vec::new()
     };
-    let groups = has_groups.then(|| lags(&source.shared));
+    let groups = has_groups.then(|| lags(&context.checks.view.load(), &context.positions));
     let mut out = String::with_capacity(16 << 10);
     let mut family = "";
     for metric in METRICS {
         if metric.kind == Kind::Histogram {
-            if let Some(durations) = durations(source, metric.name) {
+            if let Some(durations) = durations(context, metric.name) {
                 head(&mut out, metric);
                 histogram(&mut out, metric, &durations);
             }
@@ -34,7 +34,7 @@ pub(crate) fn text(source: &Source, has_partitions: bool, has_groups: bool) -> S
             head(&mut out, metric);
             sample(&mut out, metric, &labels, 1);
         } else if metric.series == Series::Labelled {
-            if let Some(series) = labelled(source, groups.as_ref(), metric.name) {
+            if let Some(series) = labelled(context, groups.as_ref(), metric.name) {
                 head(&mut out, metric);
                 for (labels, value) in series {
                     sample(&mut out, metric, &format!("{{{labels}}}"), value);
@@ -68,11 +68,11 @@ pub(crate) fn text(source: &Source, has_partitions: bool, has_groups: bool) -> S
 
 /// Labels without braces and values of a metric with several series; `None` = it is switched off.
 fn labelled(
-    source: &Source,
+    context: &MetricsContext,
     groups: Option<&BTreeMap<String, Lag>>,
     name: &str,
 ) -> Option<Vec<(String, u64)>> {
-    let statistics = &source.shared.statistics;
+    let statistics = &context.statistics;
     let by_group = |value: fn(&Lag) -> u64| {
         let series = groups?.iter();
         Some(
@@ -120,8 +120,8 @@ impl Row {
     }
 }
 
-fn rows(source: &Source) -> Vec<Row> {
-    let view = source.shared.view.load();
+fn rows(context: &MetricsContext) -> Vec<Row> {
+    let view = context.checks.view.load();
     let mut rows: Vec<Row> = Vec::new();
     for stream in view.streams() {
         let (namespace, name) = (escaped(&stream.namespace), escaped(&stream.name));
@@ -187,11 +187,11 @@ impl Display for Seconds {
     }
 }
 
-fn durations(source: &Source, name: &str) -> Option<Durations> {
+fn durations(context: &MetricsContext, name: &str) -> Option<Durations> {
     match name {
-        "queue_wait" => Some(source.shared.statistics.queue_wait.durations()),
-        "append_duration" => Some(source.shared.statistics.append_duration.durations()),
-        "sync_duration" => Some(source.committer.upgrade()?.statistics().durations),
+        "queue_wait" => Some(context.statistics.queue_wait.durations()),
+        "append_duration" => Some(context.statistics.append_duration.durations()),
+        "sync_duration" => Some(context.checks.committer.upgrade()?.statistics().durations),
         _ => None,
     }
 }

@@ -135,10 +135,7 @@ impl Source {
 impl RepublishJob {
     /// How many records it is about.
     pub(crate) fn count(&self) -> usize {
-        match &self.source {
-            Source::Given(records) => records.len(),
-            Source::Stored(count) => *count,
-        }
+        self.source.count()
     }
 
     /// Some of its records, by index; fewer, from the start of the range, when the others cannot be read any more.

@@ -11,13 +11,15 @@
 )]
 
 use async_nats::{Message, Subscriber};
-use bascule_broker::context::{Shared, SharedRef};
-use bascule_broker::events::Event;
+use bascule_broker::encryption::Masters;
+use bascule_broker::events::{Event, Events};
 use bascule_broker::limits::Limits;
-use bascule_broker::nats::NatsSettings;
+use bascule_broker::nats::{NatsContext, NatsLink, NatsSettings};
 use bascule_broker::partition::{
-    CommitObserver as _, CommittedAppend, IncomingRecord, NatsCopy, Partition, PartitionSpec,
+    CommitObserver as _, CommittedAppend, IncomingRecord, NatsCopy, Partition, PartitionContext,
+    PartitionSpec,
 };
+use bascule_broker::statistics::Statistics;
 use bascule_log::{GroupCommitter, ReadMode};
 use bascule_record::{Batch, Batches, HeaderEntry};
 use bascule_wire::envelope::{MessageType, open};
@@ -28,7 +30,6 @@ use futures_util::StreamExt;
 use prost::Message as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
@@ -201,7 +202,10 @@ fn reported_ports(file: &Path) -> Option<Ports> {
 
 /// What the NATS side needs of a broker.
 pub struct TestBroker {
-    pub shared: SharedRef,
+    pub events: Arc<Events>,
+    pub statistics: Arc<Statistics>,
+    pub nats: NatsLink,
+    pub partitions: Arc<PartitionContext>,
     /// Names and texts of `nats` events.
     seen: Mutex<Vec<(String, String)>>,
     directory: TempDir,
@@ -216,10 +220,28 @@ impl TestBroker {
     pub fn with_limits(broker_id: &str, limits: Limits) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let committer = GroupCommitter::start();
-        let shared = Shared::new("cluster", broker_id, "bascule", limits).unwrap();
-        shared.serving.store(true, Ordering::Relaxed);
+        let events = Arc::new(Events::new(65_536).unwrap());
+        let statistics = Arc::new(Statistics::default());
+        let nats = NatsLink::new(NatsContext {
+            cluster_id: "cluster".to_owned(),
+            broker_id: broker_id.to_owned(),
+            namespace: "bascule".to_owned(),
+            pending_bytes: limits.nats_pending_bytes,
+            events: events.clone(),
+            statistics: statistics.clone(),
+        });
+        let partitions = PartitionContext::new(
+            limits,
+            events.clone(),
+            statistics.clone(),
+            Masters::default(),
+            Arc::new(nats.clone()),
+        );
         Self {
-            shared: Arc::new(shared),
+            events,
+            statistics,
+            nats,
+            partitions: Arc::new(partitions),
             seen: Mutex::default(),
             directory,
             committer,
@@ -227,8 +249,8 @@ impl TestBroker {
     }
 
     pub async fn connect(&self, settings: NatsSettings) {
-        self.shared.nats.connect(settings);
-        until("connected", || self.shared.nats.is_connected()).await;
+        self.nats.connect(settings);
+        until("connected", || self.nats.is_connected()).await;
     }
 
     pub async fn connected(broker_id: &str, server: &NatsServer) -> Self {
@@ -240,7 +262,7 @@ impl TestBroker {
     /// A partition that is led and listens.
     pub async fn partition(&self, stream: &Stream) -> TestPartition {
         let partition = self.open(stream);
-        self.shared.nats.lead(&partition.0).await;
+        self.nats.lead(&partition.0).await;
         partition
     }
 
@@ -256,7 +278,7 @@ impl TestBroker {
 
     fn events(&self) -> Vec<(String, String)> {
         let mut seen = self.seen.lock().unwrap();
-        let new = self.shared.events.poll(1000);
+        let new = self.events.poll(1000);
         seen.extend(new.into_iter().filter_map(|event| match event {
             Event::Nats {
                 change, message, ..
@@ -269,7 +291,7 @@ impl TestBroker {
     pub fn open(&self, stream: &Stream) -> TestPartition {
         let directory = self.directory.path().join(stream.incarnation.to_string());
         let (partition, _) = Partition::open(
-            &self.shared.partitions,
+            &self.partitions,
             stream.spec(),
             &directory,
             &self.committer,
@@ -296,7 +318,7 @@ pub fn republish(
         records,
         rejected: &[],
     };
-    let nats = &broker.shared.nats;
+    let nats = &broker.nats;
     nats.on_commit(&partition.0, &mut std::iter::once(append));
 }
 

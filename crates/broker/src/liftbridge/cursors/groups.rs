@@ -1,9 +1,13 @@
 //! Positions of consumer groups, for operators.
 use super::methods::GROUP;
-use crate::context::SharedRef;
+use crate::cursor_index::CursorIndexes;
+use crate::events::Events;
 use crate::liftbridge::resume::resume;
 use crate::names::{CURSORS, DEFAULT_NAMESPACE};
+use crate::view::View;
+use arc_swap::ArcSwap;
 use bascule_wire::liftbridge::cursors::split_key;
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::runtime::Handle;
 
@@ -22,48 +26,58 @@ pub(crate) struct GroupPosition {
     pub next: u64,
 }
 
-fn resume_later(shared: &SharedRef, number: i32) {
-    let Ok(runtime) = Handle::try_current() else {
-        return;
-    };
-    let shared = shared.clone();
-    runtime.spawn(async move {
-        // A failure is seen by whoever stores a position.
-        let _ = resume(&shared, CURSORS.as_bytes(), number, Some(RESUMING)).await;
-    });
+/// Where the positions of all groups are read from.
+#[derive(Debug)]
+pub(crate) struct GroupPositions {
+    pub(crate) view: Arc<ArcSwap<View>>,
+    pub(crate) events: Arc<Events>,
+    pub(crate) cursors: Arc<CursorIndexes>,
 }
 
-/// The stored positions of all groups, also of those without members, as far as their partitions of `__cursors` are open
-/// here and can be read. One that is paused is resumed for the next time, without waiting. Waits for the disk: not for async
-/// tasks.
-pub(crate) fn group_positions(shared: &SharedRef) -> Vec<GroupPosition> {
-    let view = shared.view.load();
-    let Some(cursors) = view.stream(DEFAULT_NAMESPACE, CURSORS) else {
-        return Vec::new();
-    };
-    let mut positions = Vec::new();
-    for partition in &cursors.partitions {
-        let Some(handle) = partition.handle.as_ref().filter(|_| !partition.paused) else {
-            if partition.paused {
-                resume_later(shared, partition.number as i32);
-            }
-            continue;
+impl GroupPositions {
+    /// The stored positions of all groups, also of those without members, as far as their partitions of `__cursors` are
+    /// open here and can be read. One that is paused is resumed for the next time, without waiting. Waits for the disk: not
+    /// for async tasks.
+    pub(crate) fn read(&self) -> Vec<GroupPosition> {
+        let view = self.view.load();
+        let Some(cursors) = view.stream(DEFAULT_NAMESPACE, CURSORS) else {
+            return Vec::new();
         };
-        // Damage that keeps them from being read is logged and counted by the log itself.
-        let Ok(stored) = shared.cursors.beginning_with(handle, GROUP) else {
-            continue;
-        };
-        positions.extend(stored.into_iter().filter_map(|(key, position)| {
-            let (cursor_id, stream, partition) = split_key(&key)?;
-            Some(GroupPosition {
-                group: cursor_id.strip_prefix(GROUP)?.to_owned(),
-                stream,
-                partition,
-                incarnation: position.incarnation,
-                // The last one read is stored; −1 = the position was deleted.
-                next: u64::try_from(position.offset).ok()?.checked_add(1)?,
-            })
-        }));
+        let mut positions = Vec::new();
+        for partition in &cursors.partitions {
+            let Some(handle) = partition.handle.as_ref().filter(|_| !partition.paused) else {
+                if partition.paused {
+                    self.resume_later(partition.number as i32);
+                }
+                continue;
+            };
+            // Damage that keeps them from being read is logged and counted by the log itself.
+            let Ok(stored) = self.cursors.beginning_with(handle, GROUP) else {
+                continue;
+            };
+            positions.extend(stored.into_iter().filter_map(|(key, position)| {
+                let (cursor_id, stream, partition) = split_key(&key)?;
+                Some(GroupPosition {
+                    group: cursor_id.strip_prefix(GROUP)?.to_owned(),
+                    stream,
+                    partition,
+                    incarnation: position.incarnation,
+                    // The last one read is stored; −1 = the position was deleted.
+                    next: u64::try_from(position.offset).ok()?.checked_add(1)?,
+                })
+            }));
+        }
+        positions
     }
-    positions
+
+    fn resume_later(&self, number: i32) {
+        let Ok(runtime) = Handle::try_current() else {
+            return;
+        };
+        let events = self.events.clone();
+        runtime.spawn(async move {
+            // A failure is seen by whoever stores a position.
+            let _ = resume(&events, CURSORS.as_bytes(), number, Some(RESUMING)).await;
+        });
+    }
 }

@@ -1,10 +1,10 @@
 //! The two methods: checks in the order of liftbridge §3.11, then the log.
 use crate::access::Action;
-use crate::context::{Shared, SharedRef};
 use crate::cursor_index::Position;
 use crate::events::Level;
 use crate::grpc_status::Coded;
-use crate::liftbridge::call::{Call, unary_message};
+use crate::liftbridge::call::{Call, decoded};
+use crate::liftbridge::context::LiftbridgeContext;
 use crate::liftbridge::generation::{self, Purpose};
 use crate::liftbridge::refusal::Refusal;
 use crate::liftbridge::reply::{self, Reply};
@@ -40,36 +40,36 @@ const MAX_NAME_BYTES: usize = 1024;
 /// since; `RESOURCE_EXHAUSTED` when `limits.cursors` are stored; `DEADLINE_EXCEEDED`, after which it may or may not be
 /// stored.
 pub(in crate::liftbridge) async fn set_cursor(
-    shared: &SharedRef,
+    context: &LiftbridgeContext,
     call: &Call,
     body: Body,
 ) -> Result<Reply, Status> {
-    let request: SetCursorRequest = decoded(shared, call, body).await?;
+    let request: SetCursorRequest = decoded(call, body, context.limits.message_bytes).await?;
     let call = limited(call);
     check(&request.stream, &request.cursor_id)?;
-    permit(shared, &call, Action::SetCursor, &request.stream)?;
-    let member = member(shared, &call, &request)?;
+    permit(context, &call, Action::SetCursor, &request.stream)?;
+    let member = member(context, &call, &request)?;
     if let Some(member) = member {
-        generation::settled(shared, &call, member, Purpose::Store).await?;
+        generation::settled(&context.view, &call, member, Purpose::Store).await?;
     }
     let cursor = CursorKey::of(&request.cursor_id, &request.stream, request.partition);
-    let partition = call.within(led(shared, &call, &cursor)).await??;
+    let partition = call.within(led(context, &call, &cursor)).await??;
     // The check of the current position and the store are one critical section.
     let lock = if is_of_a_group(&request.cursor_id) {
-        Some(call.within(shared.cursors.lock(&cursor.key)).await?)
+        Some(call.within(context.cursors.lock(&cursor.key)).await?)
     } else {
         None
     };
-    let found = call.within(find(shared, &partition, &cursor)).await??;
+    let found = call.within(find(context, &partition, &cursor)).await??;
     if found.is_none() {
-        begin(shared, &request.cursor_id)?;
+        begin(context, &request.cursor_id)?;
     }
-    let present = incarnation(shared, &request.stream, request.partition);
+    let present = incarnation(context, &request.stream, request.partition);
     if request.incarnation != 0 && request.incarnation != present {
         return Err(deleted());
     }
     let stored = found.filter(|position| position.incarnation == present);
-    let generation = generation(shared, &request.cursor_id, member, stored)?;
+    let generation = generation(context, &request.cursor_id, member, stored)?;
     let value = Cursor {
         incarnation: present,
         generation,
@@ -90,18 +90,18 @@ pub(in crate::liftbridge) async fn set_cursor(
 /// # Errors
 /// The statuses of liftbridge §3.11; `DEADLINE_EXCEEDED`.
 pub(in crate::liftbridge) async fn fetch_cursor(
-    shared: &SharedRef,
+    context: &LiftbridgeContext,
     call: &Call,
     body: Body,
 ) -> Result<Reply, Status> {
-    let request: FetchCursorRequest = decoded(shared, call, body).await?;
+    let request: FetchCursorRequest = decoded(call, body, context.limits.message_bytes).await?;
     let call = limited(call);
     check(&request.stream, &request.cursor_id)?;
-    permit(shared, &call, Action::FetchCursor, &request.stream)?;
+    permit(context, &call, Action::FetchCursor, &request.stream)?;
     let cursor = CursorKey::of(&request.cursor_id, &request.stream, request.partition);
-    let partition = call.within(led(shared, &call, &cursor)).await??;
-    let found = call.within(find(shared, &partition, &cursor)).await??;
-    let present = incarnation(shared, &request.stream, request.partition);
+    let partition = call.within(led(context, &call, &cursor)).await??;
+    let found = call.within(find(context, &partition, &cursor)).await??;
+    let present = incarnation(context, &request.stream, request.partition);
     let offset = found
         .filter(|position| position.incarnation == present)
         .map_or(-1, |position| position.offset);
@@ -112,18 +112,6 @@ pub(in crate::liftbridge) async fn fetch_cursor(
         }
         .encode_to_vec(),
     ))
-}
-
-async fn decoded<M: Message + Default>(
-    shared: &Shared,
-    call: &Call,
-    body: Body,
-) -> Result<M, Status> {
-    let message = call
-        .within(unary_message(body, shared.limits.message_bytes))
-        .await??;
-    M::decode(message)
-        .map_err(|error| Status::internal(format!("grpc: error unmarshalling request: {error}")))
 }
 
 fn limited(call: &Call) -> Call {
@@ -151,8 +139,13 @@ fn check(stream: &str, cursor_id: &str) -> Result<(), Status> {
     Ok(())
 }
 
-fn permit(shared: &Shared, call: &Call, action: Action, stream: &str) -> Result<(), Status> {
-    let allowed = shared.access.check(&call.peer, action, stream);
+fn permit(
+    context: &LiftbridgeContext,
+    call: &Call,
+    action: Action,
+    stream: &str,
+) -> Result<(), Status> {
+    let allowed = context.access.check(&call.peer, action, stream);
     allowed.map_err(|denied| denied.status())
 }
 
@@ -178,7 +171,7 @@ fn is_of_a_group(cursor_id: &str) -> bool {
 
 /// The member of a group that stores the position; `None` = somebody else does.
 fn member<'a>(
-    shared: &Shared,
+    context: &LiftbridgeContext,
     call: &Call,
     request: &'a SetCursorRequest,
 ) -> Result<Option<&'a Consumer>, Status> {
@@ -193,14 +186,14 @@ fn member<'a>(
         )));
     }
     // As in Subscribe: a generation shuts out those before it, so it takes the right that every member has.
-    permit(shared, call, Action::FetchConsumerGroupAssignments, group)?;
+    permit(context, call, Action::FetchConsumerGroupAssignments, group)?;
     Ok(Some(member))
 }
 
 /// The generation to store with a position: that of the member. A caller that is not a member keeps the stored generation, so
 /// fenced members stay fenced. A stored generation of an earlier group of this id fences nobody and is dropped.
 fn generation(
-    shared: &Shared,
+    context: &LiftbridgeContext,
     cursor_id: &str,
     member: Option<&Consumer>,
     stored: Option<Position>,
@@ -209,10 +202,10 @@ fn generation(
         return Ok(0);
     };
     let stored = stored.map_or(0, |position| position.generation);
-    let stored = generation::of_present_group(&shared.view.load(), group, stored);
+    let stored = generation::of_present_group(&context.view.load(), group, stored);
     match member {
         None => Ok(stored),
-        Some(member) => match generation::present(shared, member, Purpose::Store)? {
+        Some(member) => match generation::present(&context.view, member, Purpose::Store)? {
             claimed if claimed < stored => Err(not_assigned()),
             claimed => Ok(claimed),
         },
@@ -220,11 +213,11 @@ fn generation(
 }
 
 /// Whether a position may begin that is not stored yet.
-fn begin(shared: &Shared, cursor_id: &str) -> Result<(), Status> {
+fn begin(context: &LiftbridgeContext, cursor_id: &str) -> Result<(), Status> {
     names::check_id(cursor_id)
         .map_err(|flaw| Status::invalid_argument(format!("cursorId {flaw}")))?;
-    let most = shared.limits.cursors;
-    if shared.cursors.known() >= most {
+    let most = context.limits.cursors;
+    if context.cursors.known() >= most {
         return Err(Status::resource_exhausted(format!(
             "limits.cursors ({most}) positions are stored: use the ids that are there, or raise it"
         )));
@@ -233,11 +226,11 @@ fn begin(shared: &Shared, cursor_id: &str) -> Result<(), Status> {
 }
 
 async fn find(
-    shared: &Shared,
+    context: &LiftbridgeContext,
     partition: &Partition,
     cursor: &CursorKey,
 ) -> Result<Option<Position>, Status> {
-    let found = shared.cursors.find(partition, &cursor.key).await;
+    let found = context.cursors.find(partition, &cursor.key).await;
     let found = found.map_err(Status::internal)?;
     if found.strange > 0 {
         let text = format!(
@@ -245,17 +238,21 @@ async fn find(
             found.strange
         );
         let fields = serde_json::json!({"partition": partition.identity().number});
-        shared.events.log(Level::Warning, "cursors", text, fields);
+        context.events.log(Level::Warning, "cursors", text, fields);
     }
     Ok(found.position)
 }
 
 /// The open partition of `__cursors` that stores a key, if it is led here; resumed when it is paused.
-async fn led(shared: &SharedRef, call: &Call, cursor: &CursorKey) -> Result<Partition, Status> {
+async fn led(
+    context: &LiftbridgeContext,
+    call: &Call,
+    cursor: &CursorKey,
+) -> Result<Partition, Status> {
     let mut resumed = false;
     loop {
         let number = {
-            let view = shared.view.load();
+            let view = context.view.load();
             let stream = view
                 .stream(DEFAULT_NAMESPACE, STREAM)
                 .filter(|stream| !stream.partitions.is_empty())
@@ -265,7 +262,7 @@ async fn led(shared: &SharedRef, call: &Call, cursor: &CursorKey) -> Result<Part
             let partition = stream.partition(number).ok_or_else(|| {
                 Status::internal(format!("Cursors partition {number} does not exist"))
             })?;
-            if partition.leader != shared.broker_id {
+            if partition.leader != context.broker_id {
                 return Err(Status::failed_precondition(format!(
                     "Server not leader for cursors partition {number}"
                 ))
@@ -280,15 +277,15 @@ async fn led(shared: &SharedRef, call: &Call, cursor: &CursorKey) -> Result<Part
             }
         };
         resumed = true;
-        resume(shared, STREAM.as_bytes(), number, call.remaining())
+        resume(&context.events, STREAM.as_bytes(), number, call.remaining())
             .await
             .map_err(|failure| failure.subscription())?;
     }
 }
 
 /// Which creation of the partition a position belongs to; 0 = there is none now.
-fn incarnation(shared: &Shared, stream: &str, number: i32) -> u64 {
-    let view = shared.view.load();
+fn incarnation(context: &LiftbridgeContext, stream: &str, number: i32) -> u64 {
+    let view = context.view.load();
     view.stream(DEFAULT_NAMESPACE, stream)
         .and_then(|stream| stream.partition(number))
         .map_or(0, |partition| partition.incarnation)

@@ -9,5 +9,5 @@
 mod groups;
 mod methods;
 
-pub(crate) use groups::{GroupPosition, group_positions};
+pub(crate) use groups::{GroupPosition, GroupPositions};
 pub(super) use methods::{fetch_cursor, set_cursor};

@@ -104,7 +104,7 @@ async fn junk_and_keys_of_before_hide_no_position_after_compaction() {
         1,
         &json!({"compact": true, "cleaner_interval_ms": 20, "segment_bytes": 256}),
     );
-    let view = harness.engine.shared().view.load();
+    let view = harness.engine.parts.view.load();
     let stream = view.stream("default", "__cursors").unwrap();
     let partition = stream.partitions[0].handle.clone().unwrap();
     plant(&partition, "c,s,0", cursor("c", "s", 7).encode_to_vec()).await;
@@ -140,7 +140,7 @@ async fn junk_and_keys_of_before_hide_no_position_after_compaction() {
         -1,
         "not under its own key"
     );
-    let events = harness.engine.shared().events.poll(1000);
+    let events = harness.engine.events().poll(1000);
     let ignored = |event: &Event| match event {
         Event::Log {
             target, message, ..
@@ -259,7 +259,7 @@ async fn a_generation_that_the_group_has_not_reached_is_refused_by_name() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stored_generation_that_no_member_can_have_shuts_out_nobody() {
     let (harness, mut client) = with_cursors().await;
-    let view = harness.engine.shared().view.load_full();
+    let view = harness.engine.parts.view.load_full();
     let stream = view.stream("default", "__cursors").unwrap();
     let partition = stream.partitions[0].handle.clone().unwrap();
     let incarnation = view.stream("default", "s").unwrap().partitions[0].incarnation;

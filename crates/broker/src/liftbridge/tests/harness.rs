@@ -106,7 +106,7 @@ impl Harness {
 
     /// Does what the control plane does when a partition is to be resumed, once: resumes it, or refuses.
     pub async fn answer_resume(&self, refusal: Option<(i32, &str)>) {
-        let events = &self.engine.shared().events;
+        let events = self.engine.events();
         let asked = loop {
             let mut requests = events.poll(16).into_iter().filter_map(|event| match event {
                 crate::events::Event::Request(request) => Some(request),

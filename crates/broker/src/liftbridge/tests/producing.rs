@@ -217,7 +217,7 @@ async fn a_batch_that_is_not_whole_is_charged_like_a_message_that_is_not() {
             .unwrap();
         assert_eq!(said(&answers)[39], (sequence + 39).to_string());
     }
-    let admission = &harness.engine.shared().admission;
+    let admission = &harness.engine.parts.admission;
     assert_eq!(admission.request_bytes(), 0, "all is given back");
 }
 

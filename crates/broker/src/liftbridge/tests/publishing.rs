@@ -312,7 +312,7 @@ async fn a_publisher_that_does_not_read_its_acks_is_held_up_and_loses_none() {
         .open_publish_async(tokio_stream::iter(requests))
         .await
         .unwrap();
-    let stored = || harness.engine.shared().statistics.records_appended.get();
+    let stored = || harness.engine.parts.statistics.records_appended.get();
     let (mut before, mut now) = (0, stored());
     while now == 0 || now > before {
         tokio::time::sleep(Duration::from_millis(300)).await;
@@ -390,7 +390,7 @@ async fn requests_of_the_admin_kind_cross_to_the_control_plane() {
 
 async fn next_request(harness: &Harness) -> crate::events::Request {
     loop {
-        for event in harness.engine.shared().events.poll(100) {
+        for event in harness.engine.events().poll(100) {
             if let crate::events::Event::Request(request) = event {
                 return request;
             }

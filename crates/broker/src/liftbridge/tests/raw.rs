@@ -2,7 +2,6 @@
 use super::harness::{Harness, PATIENCE, to};
 use crate::liftbridge::call::unary_message;
 use crate::liftbridge::frames::{FrameReader, frame};
-use crate::liftbridge::{health, service};
 use bascule_wire::liftbridge::messages::{PublishResponse, SubscribeRequest};
 use bytes::Bytes;
 use http::Request;
@@ -26,11 +25,11 @@ async fn call(harness: &Harness, method: &str, body: &[u8], timeout: &str) -> An
         request = request.header("grpc-timeout", timeout);
     }
     let request = request.body(body).unwrap();
-    let shared = harness.engine.shared();
+    let mut services = harness.engine.parts.services();
     let response = if method.starts_with("grpc.health") {
-        health(shared).call(request).await.unwrap()
+        services.health.call(request).await.unwrap()
     } else {
-        service(shared).call(request).await.unwrap()
+        services.liftbridge.call(request).await.unwrap()
     };
     if let Some(status) = Status::from_header_map(response.headers()) {
         return Answer {
@@ -240,7 +239,7 @@ async fn watching_health_reports_each_change() {
     let request = Request::post("http://broker/grpc.health.v1.Health/Watch")
         .body(body)
         .unwrap();
-    let mut watch = health(harness.engine.shared())
+    let mut watch = (harness.engine.parts.services().health)
         .call(request)
         .await
         .unwrap()

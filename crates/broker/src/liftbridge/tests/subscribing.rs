@@ -464,7 +464,7 @@ async fn a_subscriber_that_does_not_read_holds_nobody_up() {
     let value = "x".repeat(10_000);
     let requests = (0..2_000).map(|_| to("orders", &value)).collect();
     assert_eq!(client.publish_async(requests).await.unwrap().len(), 2_000);
-    let delivered = harness.engine.shared().statistics.records_delivered.get();
+    let delivered = harness.engine.parts.statistics.records_delivered.get();
     assert!(
         delivered < 1_000,
         "{delivered} of 20 MB wait for a subscriber that does not read"
@@ -473,7 +473,7 @@ async fn a_subscriber_that_does_not_read_holds_nobody_up() {
         assert_eq!(slow.message().await.unwrap().unwrap().offset, offset);
     }
     drop(slow);
-    let open = || harness.engine.shared().statistics.subscriptions_open.get();
+    let open = || harness.engine.parts.statistics.subscriptions_open.get();
     let until = tokio::time::Instant::now() + PATIENCE;
     while open() > 0 && tokio::time::Instant::now() < until {
         tokio::time::sleep(Duration::from_millis(10)).await;

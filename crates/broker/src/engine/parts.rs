@@ -1,0 +1,180 @@
+//! The parts of a broker, put together in one place: each gets what it uses.
+use super::EngineSettings;
+use super::serve::Services;
+use crate::access::Access;
+use crate::admission::{Admission, Listener};
+use crate::checks::CheckContext;
+use crate::condition::Condition;
+use crate::cursor_index::CursorIndexes;
+use crate::encryption::Masters;
+use crate::events::Events;
+use crate::flight::{FlightContext, FlightRouter};
+use crate::groups::{GroupVersions, Members};
+use crate::liftbridge::{
+    AdminService, GroupPositions, HealthService, LiftbridgeContext, LiftbridgeService,
+};
+use crate::limits::Limits;
+use crate::metrics::MetricsContext;
+use crate::nats::{NatsContext, NatsLink};
+use crate::partition::PartitionContext;
+use crate::statistics::{Reported, Statistics};
+use crate::subscriptions::Subscriptions;
+use crate::tls::Tls;
+use crate::view::View;
+use crate::watchdog::EventLoop;
+use arc_swap::ArcSwap;
+use bascule_log::GroupCommitter;
+use std::io;
+use std::path::PathBuf;
+use std::sync::{Arc, Weak};
+
+/// Events that may wait for the control plane.
+const EVENTS: usize = 65_536;
+
+/// Everything that the engine drives and hands to its servers; only the engine has all of it.
+#[derive(Debug)]
+pub(crate) struct Parts {
+    pub(crate) broker_id: String,
+    /// Prefix of internal NATS subjects.
+    namespace: String,
+    limits: Limits,
+    pub(crate) condition: Arc<Condition>,
+    /// Whether the control plane runs.
+    pub(crate) event_loop: Arc<EventLoop>,
+    pub(crate) events: Arc<Events>,
+    pub(crate) statistics: Arc<Statistics>,
+    pub(crate) view: Arc<ArcSwap<View>>,
+    pub(crate) partitions: Arc<PartitionContext>,
+    pub(crate) nats: NatsLink,
+    pub(crate) admission: Arc<Admission>,
+    pub(crate) access: Arc<Access>,
+    pub(crate) tls: Arc<Tls>,
+    subscriptions: Arc<Subscriptions>,
+    pub(crate) groups: Arc<GroupVersions>,
+    pub(crate) members: Arc<Members>,
+    cursors: Arc<CursorIndexes>,
+}
+
+impl Parts {
+    /// A broker that serves nothing yet and is not connected to NATS.
+    ///
+    /// # Errors
+    /// When the system gives no descriptor for the events.
+    pub(crate) fn new(settings: &EngineSettings, masters: Masters) -> io::Result<Self> {
+        let limits = settings.limits;
+        let events =
+            Events::new(EVENTS)?.with_requests(limits.admin_requests, limits.admin_request_bytes);
+        let events = Arc::new(events);
+        let statistics = Arc::new(Statistics::default());
+        let nats = NatsLink::new(NatsContext {
+            cluster_id: settings.cluster_id.clone(),
+            broker_id: settings.broker_id.clone(),
+            namespace: settings.namespace.clone(),
+            pending_bytes: limits.nats_pending_bytes,
+            events: events.clone(),
+            statistics: statistics.clone(),
+        });
+        let partitions = PartitionContext::new(
+            limits,
+            events.clone(),
+            statistics.clone(),
+            masters,
+            Arc::new(nats.clone()),
+        );
+        Ok(Self {
+            broker_id: settings.broker_id.clone(),
+            namespace: settings.namespace.clone(),
+            limits,
+            condition: Arc::default(),
+            event_loop: Arc::default(),
+            view: Arc::default(),
+            partitions: Arc::new(partitions),
+            nats,
+            admission: Arc::new(Admission::new(limits, statistics.clone())),
+            access: Arc::new(Access::new(events.clone())),
+            tls: Arc::default(),
+            subscriptions: Arc::new(Subscriptions::new(&limits, statistics.clone())),
+            groups: Arc::default(),
+            members: Arc::default(),
+            cursors: Arc::default(),
+            events,
+            statistics,
+        })
+    }
+
+    /// The services of the gRPC port.
+    pub(crate) fn services(&self) -> Services {
+        let liftbridge = Arc::new(self.liftbridge());
+        Services {
+            limits: self.limits,
+            listener: Listener {
+                admission: self.admission.clone(),
+                tls: self.tls.clone(),
+                events: self.events.clone(),
+            },
+            liftbridge: LiftbridgeService::new(liftbridge.clone()),
+            admin: AdminService::new(liftbridge),
+            health: HealthService::new(self.condition.clone(), self.event_loop.clone()),
+            flight: FlightRouter::new(self.flight()),
+        }
+    }
+
+    pub(crate) fn liftbridge(&self) -> LiftbridgeContext {
+        LiftbridgeContext {
+            broker_id: self.broker_id.clone(),
+            namespace: self.namespace.clone(),
+            limits: self.limits,
+            condition: self.condition.clone(),
+            admission: self.admission.clone(),
+            access: self.access.clone(),
+            view: self.view.clone(),
+            events: self.events.clone(),
+            nats: self.nats.clone(),
+            statistics: self.statistics.clone(),
+            subscriptions: self.subscriptions.clone(),
+            groups: self.groups.clone(),
+            members: self.members.clone(),
+            cursors: self.cursors.clone(),
+        }
+    }
+
+    fn flight(&self) -> FlightContext {
+        FlightContext {
+            broker_id: self.broker_id.clone(),
+            message_bytes: self.limits.message_bytes,
+            condition: self.condition.clone(),
+            admission: self.admission.clone(),
+            access: self.access.clone(),
+            view: self.view.clone(),
+            events: self.events.clone(),
+            partitions: self.partitions.clone(),
+            statistics: self.statistics.clone(),
+            subscriptions: self.subscriptions.clone(),
+        }
+    }
+
+    /// For probes and metrics, of a broker with this data directory.
+    pub(crate) fn metrics(&self, committer: Weak<GroupCommitter>, data: PathBuf) -> MetricsContext {
+        MetricsContext {
+            checks: CheckContext {
+                condition: self.condition.clone(),
+                view: self.view.clone(),
+                nats: self.nats.clone(),
+                event_loop: self.event_loop.clone(),
+                committer,
+                data,
+            },
+            statistics: self.statistics.clone(),
+            reported: Reported::default(),
+            admission: self.admission.clone(),
+            access: self.access.clone(),
+            events: self.events.clone(),
+            partitions: self.partitions.clone(),
+            positions: GroupPositions {
+                view: self.view.clone(),
+                events: self.events.clone(),
+                cursors: self.cursors.clone(),
+            },
+        }
+    }
+}
