@@ -221,7 +221,8 @@ mod tests {
             tokio::task::yield_now().await;
             closer.close();
         });
-        let ended = connection.read(&mut buffer).await.unwrap_err();
+        let ended = tokio::time::timeout(Duration::from_mins(1), connection.read(&mut buffer));
+        let ended = ended.await.expect("the read ends").unwrap_err();
         assert_eq!(ended.kind(), io::ErrorKind::TimedOut);
         assert!(connection.write_all(b"x").await.is_err());
         closing.await.unwrap();

@@ -64,7 +64,7 @@ impl Call {
 /// What a unary request of one message says, as [`unary_message`] reads it, at most until the deadline.
 ///
 /// # Errors
-/// As [`unary_message`]; `DEADLINE_EXCEEDED`; INTERNAL for what is no such message.
+/// As [`unary_message`]; `DEADLINE_EXCEEDED`; INTERNAL for a malformed message.
 pub(super) async fn decoded<M: Message + Default>(
     call: &Call,
     body: Body,
