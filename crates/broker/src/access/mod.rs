@@ -2,7 +2,7 @@
 //!
 //! A client is the common name of its certificate. Without a table everything is allowed; with one, everything that
 //! it does not allow is denied. A check costs two look-ups and no allocation. A long-running call keeps the result together
-//! with its table ([`Permit`]), and checks again when the table was replaced.
+//! with its table ([`Authorization`]), and checks again when the table was replaced.
 mod audit;
 mod table;
 #[cfg(test)]
@@ -54,7 +54,7 @@ pub struct Access {
 
 /// The rights that a long-running call needs until it ends, checked against `table`.
 #[derive(Debug)]
-pub(crate) struct Permit {
+pub(crate) struct Authorization {
     peer: Peer,
     needed: Box<[(Action, Box<str>)]>,
     /// The table that allowed them.
@@ -121,17 +121,21 @@ impl Access {
         self.check(peer, Action::PublishToSubject, inbox)
     }
 
-    /// Checks several rights of a long-running call; it calls [`Permit::renew`] before each step.
+    /// Checks several rights of a long-running call; it calls [`Authorization::renew`] before each step.
     ///
     /// # Errors
     /// [`Denied`]: the first right that is missing.
-    pub(crate) fn permit(&self, peer: &Peer, needed: &[(Action, &str)]) -> Result<Permit, Denied> {
+    pub(crate) fn authorize(
+        &self,
+        peer: &Peer,
+        needed: &[(Action, &str)],
+    ) -> Result<Authorization, Denied> {
         let table = self.table.load_full();
         for &(action, resource) in needed {
             self.decide(table.as_deref(), peer, action, resource)?;
         }
         let owned = |&(action, resource): &(Action, &str)| (action, resource.into());
-        Ok(Permit {
+        Ok(Authorization {
             peer: peer.clone(),
             needed: needed.iter().map(owned).collect(),
             table,
@@ -176,7 +180,7 @@ impl Access {
     }
 }
 
-impl Permit {
+impl Authorization {
     /// Checks the rights again if the table was replaced; otherwise compares two pointers.
     ///
     /// # Errors

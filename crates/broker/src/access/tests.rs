@@ -86,38 +86,38 @@ fn without_a_table_everything_is_allowed_and_with_one_a_name_is_needed() {
 }
 
 #[test]
-fn a_permit_ends_with_the_table_that_takes_it_away() {
+fn an_authorization_ends_with_the_table_that_takes_it_away() {
     let access = Access::default();
     access.set_table(Some(table(POLICY)));
-    let mut permit = access
-        .permit(&named("a"), &[(Action::Publish, "s")])
+    let mut authorization = access
+        .authorize(&named("a"), &[(Action::Publish, "s")])
         .unwrap();
-    permit.renew(&access).unwrap();
+    authorization.renew(&access).unwrap();
     access.set_table(Some(table(POLICY)));
-    permit.renew(&access).unwrap();
+    authorization.renew(&access).unwrap();
     access.set_table(Some(AccessTable::default()));
-    permit.renew(&access).unwrap_err();
+    authorization.renew(&access).unwrap_err();
     assert!(
         access
-            .permit(&named("a"), &[(Action::Publish, "s")])
+            .authorize(&named("a"), &[(Action::Publish, "s")])
             .is_err()
     );
     access.set_table(None);
-    permit.renew(&access).unwrap();
+    authorization.renew(&access).unwrap();
 }
 
 #[test]
-fn a_permit_of_several_rights_needs_each_of_them_all_the_time() {
+fn an_authorization_of_several_rights_needs_each_of_them_all_the_time() {
     let access = Access::default();
     let both = [(Action::Subscribe, "s"), (Action::Publish, "t")];
     let one = r#"{"clients": {"a": {"Subscribe": {"allow": {"exact": ["s"]}}}}, "everyone": {}}"#;
-    let mut permit = access.permit(&named("a"), &both).unwrap();
+    let mut authorization = access.authorize(&named("a"), &both).unwrap();
     access.set_table(Some(table(one)));
     let text = "The client is not authorized to call Publish on resource t";
-    assert_eq!(permit.renew(&access).unwrap_err().to_string(), text);
-    let denied = access.permit(&named("a"), &both).unwrap_err();
+    assert_eq!(authorization.renew(&access).unwrap_err().to_string(), text);
+    let denied = access.authorize(&named("a"), &both).unwrap_err();
     assert_eq!(denied.to_string(), text);
-    access.permit(&named("a"), &both[..1]).unwrap();
+    access.authorize(&named("a"), &both[..1]).unwrap();
 }
 
 #[test]

@@ -11,7 +11,7 @@ use super::refusal::{
 use super::request::{End, Expectation, ScanTicket, Start, parse};
 use super::scan::{Scan, Step};
 use super::{info, offsets, resolve, threads, unary};
-use crate::access::{Access, Action, Permit};
+use crate::access::{Access, Action, Authorization};
 use crate::partition::Partition;
 use crate::subscriptions::Slot;
 use crate::tls::Peer;
@@ -110,7 +110,7 @@ struct Call {
     limit: Limit,
     follow: bool,
     wait: Duration,
-    permit: Permit,
+    authorization: Authorization,
     access: Arc<Access>,
     _slot: Slot,
 }
@@ -123,7 +123,7 @@ impl Call {
         ticket: ScanTicket,
     ) -> Result<(Self, Bytes), Status> {
         let names = (ticket.namespace.as_str(), ticket.stream.as_str());
-        let permit = resolve::permit(&context, peer, Action::Subscribe, names)?;
+        let authorization = resolve::authorize(&context, peer, Action::Subscribe, names)?;
         let slot = context.subscriptions.take().map_err(no_place)?;
         let view = context.view.load_full();
         let stream = resolve::stream(&view, &ticket.namespace, &ticket.stream)?;
@@ -148,7 +148,7 @@ impl Call {
                 limit,
                 follow,
                 wait,
-                permit,
+                authorization,
                 access: context.access.clone(),
                 _slot: slot,
             },
@@ -175,7 +175,7 @@ impl Call {
             Limit::AfterWait(most) => self.partition.reader().high_watermark().min(most),
         };
         while let Ok(room) = sender.reserve().await {
-            let allowed = self.permit.renew(&self.access);
+            let allowed = self.authorization.renew(&self.access);
             allowed.map_err(|refusal| denied(&refusal))?;
             match self.step(until).await? {
                 Step::Message(chunks) => room.send(Ok(chunks)),

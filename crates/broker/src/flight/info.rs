@@ -73,7 +73,7 @@ pub fn get_schema(
     descriptor: &FlightDescriptor,
 ) -> Result<SchemaResult, Status> {
     let selection = selection(descriptor)?;
-    permit(context, peer, &selection)?;
+    authorize(context, peer, &selection)?;
     resolve::stream(
         &context.view.load(),
         &selection.namespace,
@@ -98,7 +98,7 @@ pub async fn get_flight_info(
     descriptor: FlightDescriptor,
 ) -> Result<Vec<u8>, Status> {
     let selection = selection(&descriptor)?;
-    permit(context, peer, &selection)?;
+    authorize(context, peer, &selection)?;
     let view = context.view.load_full();
     let stream = resolve::stream(&view, &selection.namespace, &selection.stream)?;
     let context = Arc::clone(context);
@@ -112,9 +112,9 @@ pub async fn get_flight_info(
 }
 
 /// Information about a stream, returned to its readers only.
-fn permit(context: &FlightContext, peer: &Peer, selection: &Selection) -> Result<(), Status> {
+fn authorize(context: &FlightContext, peer: &Peer, selection: &Selection) -> Result<(), Status> {
     let names = (selection.namespace.as_str(), selection.stream.as_str());
-    resolve::permit(context, peer, Action::Subscribe, names).map(drop)
+    resolve::authorize(context, peer, Action::Subscribe, names).map(drop)
 }
 
 /// What `ListFlights` says of a stream. Partitions that are not open here are left out of the endpoints.

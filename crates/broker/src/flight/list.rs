@@ -80,7 +80,7 @@ impl Listing {
     /// The next page, charged to the client until it has read it.
     async fn next(&mut self) -> Result<Bytes, Status> {
         let resource = (DEFAULT_NAMESPACE, EVERYTHING);
-        resolve::permit(&self.context, &self.peer, Action::FetchMetadata, resource)?;
+        resolve::authorize(&self.context, &self.peer, Action::FetchMetadata, resource)?;
         let (context, prefix, after) =
             (self.context.clone(), self.prefix.clone(), self.after.take());
         let page = threads::answer(move || page(&context, &prefix, after.as_ref())).await;

@@ -87,7 +87,7 @@ fn load(
     request: &OffsetsRequest,
 ) -> Result<Arc<StreamView>, Status> {
     let names = (request.namespace.as_str(), request.stream.as_str());
-    resolve::permit(context, peer, Action::Subscribe, names)?;
+    resolve::authorize(context, peer, Action::Subscribe, names)?;
     resolve::stream(&context.view.load(), &request.namespace, &request.stream)
 }
 

@@ -11,7 +11,7 @@ use super::request::{PutCommand, parse};
 use super::stage::StageTarget;
 use super::whole::BodyEnd;
 use super::{resolve, threads};
-use crate::access::{Action, Permit};
+use crate::access::{Action, Authorization};
 use crate::partition::{Append, AppendError, Committed, Payload, count_publish_errors};
 use crate::tls::Peer;
 use arrow_array::RecordBatch;
@@ -63,13 +63,13 @@ pub async fn respond(
     let first = first.ok_or_else(|| invalid("the call carries no message".to_owned()))?;
     let command = command(first.flight_descriptor.as_ref())?;
     let names = (command.namespace.as_str(), command.stream.as_str());
-    let permit = resolve::permit(context, peer, Action::Publish, names)?;
+    let authorization = resolve::authorize(context, peer, Action::Publish, names)?;
     let messages = stream::once(async { Ok(first) }).chain(messages);
     if let Some(staged) = command.stage {
-        let target = StageTarget::open(context, peer, &command, &staged, permit).await?;
+        let target = StageTarget::open(context, peer, &command, &staged, authorization).await?;
         return Ok(target.results(messages, end).boxed());
     }
-    let target = Target::open(context, &command, permit)?;
+    let target = Target::open(context, &command, authorization)?;
     let (sender, receiver) = mpsc::channel(MAX_RESULTS);
     let pump = tokio::spawn(pump(target, messages, sender.clone()));
     tokio::spawn(async move {
@@ -111,14 +111,14 @@ struct Target {
     producer: Option<Producer>,
     nats_copy: bool,
     in_flight: Arc<Semaphore>,
-    permit: Permit,
+    authorization: Authorization,
 }
 
 impl Target {
     fn open(
         context: &Arc<FlightContext>,
         command: &PutCommand,
-        permit: Permit,
+        authorization: Authorization,
     ) -> Result<Self, Status> {
         let producer = command.producer.map(|p| Producer {
             id: p.id,
@@ -131,7 +131,7 @@ impl Target {
             producer,
             nats_copy: command.nats_copy,
             in_flight: Arc::new(Semaphore::new(IN_FLIGHT_KIB as usize)),
-            permit,
+            authorization,
         })
     }
 }
@@ -189,7 +189,7 @@ impl Target {
         batch: RecordBatch,
         results: &mpsc::Sender<Pending>,
     ) -> Result<(), Status> {
-        let allowed = self.permit.renew(&self.context.access);
+        let allowed = self.authorization.renew(&self.context.access);
         allowed.map_err(|refusal| denied(&refusal))?;
         let rows = batch.num_rows();
         if rows == 0 {

@@ -1,7 +1,7 @@
 //! From names in a request to an open partition.
 use super::context::FlightContext;
 use super::refusal::{denied, ended, invalid, refuse};
-use crate::access::{Action, Permit, stream_resource};
+use crate::access::{Action, Authorization, stream_resource};
 use crate::partition::{EndReason, Partition};
 use crate::tls::Peer;
 use crate::view::{PartitionView, StreamView, View};
@@ -35,15 +35,15 @@ pub fn peer(extensions: &http::Extensions) -> Peer {
 ///
 /// # Errors
 /// `PERMISSION_DENIED`, UNAUTHENTICATED.
-pub fn permit(
+pub fn authorize(
     context: &FlightContext,
     peer: &Peer,
     action: Action,
     (namespace, stream): (&str, &str),
-) -> Result<Permit, Status> {
+) -> Result<Authorization, Status> {
     let resource = stream_resource(namespace, stream);
-    let permit = context.access.permit(peer, &[(action, &*resource)]);
-    permit.map_err(|refusal| denied(&refusal))
+    let authorization = context.access.authorize(peer, &[(action, &*resource)]);
+    authorization.map_err(|refusal| denied(&refusal))
 }
 
 /// A stream by name.

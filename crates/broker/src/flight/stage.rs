@@ -9,7 +9,7 @@ use super::refusal::{denied, internal, invalid, refuse, staging_failed};
 use super::request::{PutCommand, StageCommand};
 use super::whole::BodyEnd;
 use super::{resolve, threads};
-use crate::access::Permit;
+use crate::access::Authorization;
 use crate::partition::Partition;
 use crate::resume::{RESUMES, resume};
 use crate::stage::{SealedPiece, StageCall, StageError, TakeError};
@@ -39,7 +39,7 @@ const LIFETIME: Duration = Duration::from_hours(1);
 /// A call that stages.
 pub struct StageTarget {
     context: Arc<FlightContext>,
-    permit: Permit,
+    authorization: Authorization,
     stream: Arc<StreamView>,
     incarnation: Option<u64>,
     rule: Rule,
@@ -73,7 +73,7 @@ impl StageTarget {
         peer: &Peer,
         command: &PutCommand,
         staged: &StageCommand,
-        permit: Permit,
+        authorization: Authorization,
     ) -> Result<Self, Status> {
         let (stream, partitions) = stream(context, command)?;
         if let Some(number) = command.partition {
@@ -85,7 +85,7 @@ impl StageTarget {
         let call = call.map_err(|error| staging_failed(&error))?;
         Ok(Self {
             context: context.clone(),
-            permit,
+            authorization,
             stream,
             incarnation: command.incarnation,
             rule: Rule {
@@ -153,7 +153,7 @@ impl StageTarget {
 
     /// Takes the rows of one record batch.
     async fn stage(mut self, batch: RecordBatch) -> Result<Self, Status> {
-        let allowed = self.permit.renew(&self.context.access);
+        let allowed = self.authorization.renew(&self.context.access);
         allowed.map_err(|refusal| denied(&refusal))?;
         let partitions = &self.context.partitions;
         if partitions.stage.is_full(&partitions.space) {

@@ -8,7 +8,7 @@ use super::context::LiftbridgeContext;
 use super::position::Range;
 use super::subscription::read_failed;
 use super::wanted::Wanted;
-use crate::access::Permit;
+use crate::access::Authorization;
 use crate::grpc_status::Coded;
 use crate::partition::{Partition, decode_batch};
 use crate::subscriptions::Slot;
@@ -42,7 +42,7 @@ pub(super) struct ReverseSubscription {
     held: Vec<Batch>,
     window: u64,
     wanted: Wanted,
-    permit: Permit,
+    authorization: Authorization,
     _slot: Slot,
 }
 
@@ -57,7 +57,7 @@ impl ReverseSubscription {
     /// Begins at `range.start`, which is below the high watermark, and ends with `range.stop`.
     pub(super) fn new(
         context: &Arc<LiftbridgeContext>,
-        (slot, permit): (Slot, Permit),
+        (slot, authorization): (Slot, Authorization),
         partition: &Partition,
         range: Range,
         wanted: Wanted,
@@ -77,7 +77,7 @@ impl ReverseSubscription {
             held: Vec::new(),
             window: FIRST_WINDOW,
             wanted,
-            permit,
+            authorization,
             _slot: slot,
         }
     }
@@ -87,7 +87,7 @@ impl ReverseSubscription {
     /// # Errors
     /// The status that the stream ends with.
     pub(super) async fn next_chunk(&mut self) -> Result<Bytes, Status> {
-        let permitted = self.permit.renew(&self.context.access);
+        let permitted = self.authorization.renew(&self.context.access);
         permitted.map_err(|denied| denied.status())?;
         let mut out = Vec::with_capacity(CHUNK_BYTES);
         while out.len() < CHUNK_BYTES {

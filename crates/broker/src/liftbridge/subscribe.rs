@@ -47,8 +47,8 @@ pub(super) async fn subscribe(
 ) -> Result<Reply, Status> {
     let request: SubscribeRequest = decoded(call, body, context.limits.message_bytes).await?;
     // Before any effect, and before anything about the stream is returned.
-    let permit = context.access.permit(&call.peer, &needed(&request));
-    let permit = permit.map_err(|denied| denied.status())?;
+    let authorization = context.access.authorize(&call.peer, &needed(&request));
+    let authorization = authorization.map_err(|denied| denied.status())?;
     // Errors of the request are reported first; a call above a limit resumes no partition.
     find(context, &request)?;
     let wanted = Wanted::parse(&request.subject)?;
@@ -74,14 +74,14 @@ pub(super) async fn subscribe(
     let (source, start) = if request.reverse {
         let range = call.within(resolve_reverse(&request, &reader)).await??;
         join(context, group, incarnation)?;
-        let place = (slot, permit);
+        let place = (slot, authorization);
         let subscription = ReverseSubscription::new(context, place, &partition, range, wanted);
         (Source::Down(subscription), range.start)
     } else {
         let readonly = partition.is_readonly();
         let range = call.within(resolve(&request, &reader, readonly)).await??;
         let membership = join(context, group, incarnation)?;
-        let place = (slot, permit);
+        let place = (slot, authorization);
         let subscription = Subscription::new(context, place, &partition, range, call.deadline);
         let subscription = subscription.with_membership(membership).with_wanted(wanted);
         (Source::Up(subscription), range.start)

@@ -8,7 +8,7 @@ use super::context::LiftbridgeContext;
 use super::damaged::damaged;
 use super::position::Range;
 use super::wanted::Wanted;
-use crate::access::Permit;
+use crate::access::Authorization;
 use crate::condition::Condition;
 use crate::groups::Membership;
 use crate::grpc_status::Coded;
@@ -58,7 +58,7 @@ pub(super) struct Subscription {
     /// Of a consumer group, when it reads for one.
     membership: Option<Membership>,
     wanted: Wanted,
-    permit: Permit,
+    authorization: Authorization,
     _slot: Slot,
     _subscriber: Subscriber,
 }
@@ -75,7 +75,7 @@ impl Subscription {
     /// Begins at `range.start`.
     pub(super) fn new(
         context: &Arc<LiftbridgeContext>,
-        (slot, permit): (Slot, Permit),
+        (slot, authorization): (Slot, Authorization),
         partition: &Partition,
         range: Range,
         deadline: Option<Instant>,
@@ -103,7 +103,7 @@ impl Subscription {
             membership: None,
             wanted: Wanted::default(),
             partition: partition.clone(),
-            permit,
+            authorization,
             _slot: slot,
             _subscriber: partition.subscribe(),
         }
@@ -141,7 +141,7 @@ impl Subscription {
                 // Dropped frames: the other member reads these records.
                 return Err(Status::new(Code::Ok, ""));
             }
-            let permitted = self.permit.renew(&self.context.access);
+            let permitted = self.authorization.renew(&self.context.access);
             permitted.map_err(|denied| denied.status())?;
             let limit = self.limit();
             if let Some(failed) = self.failed.take() {

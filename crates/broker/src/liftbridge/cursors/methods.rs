@@ -47,7 +47,7 @@ pub(in crate::liftbridge) async fn set_cursor(
     let request: SetCursorRequest = decoded(call, body, context.limits.message_bytes).await?;
     let call = limited(call);
     check(&request.stream, &request.cursor_id)?;
-    permit(context, &call, Action::SetCursor, &request.stream)?;
+    authorize(context, &call, Action::SetCursor, &request.stream)?;
     let member = member(context, &call, &request)?;
     if let Some(member) = member {
         generation::settled(&context.view, &call, member, Purpose::Store).await?;
@@ -97,7 +97,7 @@ pub(in crate::liftbridge) async fn fetch_cursor(
     let request: FetchCursorRequest = decoded(call, body, context.limits.message_bytes).await?;
     let call = limited(call);
     check(&request.stream, &request.cursor_id)?;
-    permit(context, &call, Action::FetchCursor, &request.stream)?;
+    authorize(context, &call, Action::FetchCursor, &request.stream)?;
     let cursor = CursorKey::of(&request.cursor_id, &request.stream, request.partition);
     let partition = call.within(led(context, &call, &cursor)).await??;
     let found = call.within(find(context, &partition, &cursor)).await??;
@@ -139,7 +139,7 @@ fn check(stream: &str, cursor_id: &str) -> Result<(), Status> {
     Ok(())
 }
 
-fn permit(
+fn authorize(
     context: &LiftbridgeContext,
     call: &Call,
     action: Action,
@@ -186,7 +186,7 @@ fn member<'a>(
         )));
     }
     // As in Subscribe: a generation shuts out those before it, so it takes the right that every member has.
-    permit(context, call, Action::FetchConsumerGroupAssignments, group)?;
+    authorize(context, call, Action::FetchConsumerGroupAssignments, group)?;
     Ok(Some(member))
 }
 
