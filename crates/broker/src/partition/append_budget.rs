@@ -11,7 +11,7 @@ const RECORD_OVERHEAD: usize = 256;
 
 /// Budget that an append holds until it is answered.
 #[derive(Debug)]
-pub(super) struct Permit {
+pub(super) struct AppendReservation {
     _partition: OwnedSemaphorePermit,
     _broker: OwnedSemaphorePermit,
 }
@@ -40,8 +40,8 @@ impl AppendBudget {
         }
     }
 
-    /// Waits for room of [`AppendBudget::cost`]. Fair: callers get it in the order they asked.
-    pub async fn enter(&self, cost: u32) -> Result<Permit, AppendError> {
+    /// Waits until `cost` ([`AppendBudget::cost`]) is free, and reserves it. Fair: callers get it in the order they asked.
+    pub async fn reserve(&self, cost: u32) -> Result<AppendReservation, AppendError> {
         let partition = self
             .partition
             .clone()
@@ -54,24 +54,24 @@ impl AppendBudget {
             .acquire_many_owned(cost)
             .await
             .map_err(|_| AppendError::Closed)?;
-        Ok(Permit {
+        Ok(AppendReservation {
             _partition: partition,
             _broker: broker,
         })
     }
 
-    /// Takes room if there is.
-    pub fn try_enter(&self, append: &Append) -> Option<Permit> {
+    /// Reserves the cost of an append if that much is free.
+    pub fn try_reserve(&self, append: &Append) -> Option<AppendReservation> {
         let cost = self.cost(append);
         let partition = self.partition.clone().try_acquire_many_owned(cost).ok()?;
         let broker = self.broker.clone().try_acquire_many_owned(cost).ok()?;
-        Some(Permit {
+        Some(AppendReservation {
             _partition: partition,
             _broker: broker,
         })
     }
 
-    /// No append enters any more; those that wait are refused.
+    /// Refuses all further appends, and those that wait.
     pub fn close(&self) {
         self.partition.close();
     }

@@ -1,7 +1,7 @@
 //! From appended to answered.
 use super::{
     AppendError, Committed, Done, IncomingRecord, NatsCopy, Partition, Rejected,
-    append_budget::Permit, observer::CommittedAppend,
+    append_budget::AppendReservation, observer::CommittedAppend,
 };
 use bascule_log::Error;
 use std::sync::Arc;
@@ -11,26 +11,26 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 /// that ended or a task that died.
 pub(super) struct AppendReply {
     done: Option<Done>,
-    permit: Option<Permit>,
+    reservation: Option<AppendReservation>,
     /// What a drop means.
     otherwise: AppendError,
     began: Instant,
 }
 
 impl AppendReply {
-    /// Before it has a permit. Dropped, it was never taken.
+    /// Before it has a reservation. Dropped, it was never taken.
     pub fn new(done: Done) -> Self {
         Self {
             done: Some(done),
-            permit: None,
+            reservation: None,
             otherwise: AppendError::Busy,
             began: Instant::now(),
         }
     }
 
-    /// With its permit, queued for the task, which may have ended.
-    pub fn admitted(mut self, permit: Permit) -> Self {
-        self.permit = Some(permit);
+    /// With its reservation, queued for the task, which may have ended.
+    pub fn admitted(mut self, reservation: AppendReservation) -> Self {
+        self.reservation = Some(reservation);
         self.otherwise = AppendError::Closed;
         self
     }
@@ -46,8 +46,8 @@ impl AppendReply {
     }
 
     pub fn answer(mut self, outcome: Result<Committed, AppendError>) {
-        // Permit first: the caller may append again at once.
-        drop(self.permit.take());
+        // The reservation first: the caller may append again at once.
+        drop(self.reservation.take());
         if let Some(done) = self.done.take() {
             done(outcome);
         }

@@ -202,12 +202,12 @@ impl Partition {
     pub async fn append(&self, append: Append) {
         let cost = self.0.append_budget.cost(&append);
         let reply = AppendReply::new(append.done);
-        match self.0.append_budget.enter(cost).await {
-            Ok(permit) => self.send(
+        match self.0.append_budget.reserve(cost).await {
+            Ok(reservation) => self.send(
                 append.payload,
                 append.producer,
                 append.republish,
-                reply.admitted(permit),
+                reply.admitted(reservation),
             ),
             Err(error) => reply.answer(Err(error)),
         }
@@ -219,9 +219,9 @@ impl Partition {
     /// Gives the append back when the queue is full.
     #[allow(clippy::result_large_err)] // it is the caller's own append, given back as it came
     pub fn try_append(&self, append: Append) -> Result<(), Append> {
-        match self.0.append_budget.try_enter(&append) {
-            Some(permit) => {
-                let reply = AppendReply::new(append.done).admitted(permit);
+        match self.0.append_budget.try_reserve(&append) {
+            Some(reservation) => {
+                let reply = AppendReply::new(append.done).admitted(reservation);
                 self.send(append.payload, append.producer, append.republish, reply);
                 Ok(())
             }
