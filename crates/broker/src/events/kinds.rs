@@ -140,12 +140,12 @@ names! {
         Failed = "failed",
         /// Writes are refused until there is space.
         Full = "full",
+        /// Writes are refused until the data key is there.
+        KeyUnavailable = "key_unavailable",
         /// An epoch of a sink is in the log, committed and synced.
         Linked = "linked",
         /// A published epoch of a sink waits.
         LinkBlocked = "link_blocked",
-        /// Writes are refused until the data key is there.
-        Locked = "locked",
         /// Message ids could not be saved.
         MessageIdsNotSaved = "message_ids_not_saved",
         /// Message ids of an earlier run are not known.

@@ -37,7 +37,7 @@ pub(super) struct Writer {
     /// When the disk was last full, until a report that there is space again.
     full: Option<Instant>,
     /// Why nothing can be encrypted that has to be.
-    locked: Option<String>,
+    key_unavailable: Option<String>,
     /// Ids of messages.
     pub(super) ids: Ids,
     /// Bytes appended since the task last asked.
@@ -56,7 +56,7 @@ impl Writer {
             group: Vec::new(),
             broken: None,
             full: None,
-            locked: None,
+            key_unavailable: None,
             ids,
             appended_bytes: 0,
         };
@@ -66,18 +66,21 @@ impl Writer {
 
     /// Says once when appends cannot be encrypted that have to be.
     fn check_sealing(&mut self) {
-        let locked = self
+        let key_unavailable = self
             .log
             .check_sealing()
             .err()
             .map(|error| error.to_string());
-        if let Some(reason) = locked.as_ref().filter(|_| locked != self.locked) {
+        if let Some(reason) = key_unavailable
+            .as_ref()
+            .filter(|_| key_unavailable != self.key_unavailable)
+        {
             self.partition.report(
-                PartitionChange::Locked,
+                PartitionChange::KeyUnavailable,
                 &format!("appends are refused: {reason}"),
             );
         }
-        self.locked = locked;
+        self.key_unavailable = key_unavailable;
     }
 
     /// Takes over settings, between groups.
@@ -198,7 +201,7 @@ impl Writer {
         if record.received_bytes > self.spec.max_record_bytes {
             return Err(RejectReason::TooLarge);
         }
-        if self.locked.is_some() {
+        if self.key_unavailable.is_some() {
             return Err(RejectReason::Encryption);
         }
         let offset = self.next_offset();

@@ -88,7 +88,7 @@ async fn without_the_master_key_appends_are_refused_one_by_one_and_nothing_is_lo
         "{text}"
     );
     assert!(partition.failure().is_none());
-    assert_eq!(home.changes(PartitionChange::Locked), 1);
+    assert_eq!(home.changes(PartitionChange::KeyUnavailable), 1);
     let error = partition
         .reader()
         .open(&first_batch(&partition))
