@@ -33,7 +33,7 @@ pub use error::{Error, IoOp};
 pub use io::clock::ClockGuard;
 pub use io::storage::{FileOver, OpenMode, OsStorage, Storage, StorageFile, StorageOver};
 pub use log::{Committed, Log};
-pub use maintain::compact::{Compacted, Compaction, CompactionReport, Subject};
+pub use maintain::compact::{Compacted, Compaction, CompactionKeyFn, CompactionReport};
 pub use maintain::retention::DeletedLogs;
 pub use options::{Durability, LogId, LogOptions, Retention};
 pub use read::cursor::Cursor;

@@ -92,7 +92,7 @@ fn the_record_before_an_offset_keeps_its_link_or_becomes_unknown() {
 }
 
 #[test]
-fn the_subject_of_records_may_depend_on_their_values() {
+fn the_compaction_key_of_a_record_may_depend_on_its_value() {
     let home = Home::new();
     let mut log = home.create(small(100));
     let written = put_each(
@@ -106,10 +106,10 @@ fn the_subject_of_records_may_depend_on_their_values() {
             (b"x", Some(b"z")),
         ],
     );
-    // About the first letter of the value; about nothing without one.
-    let subject = |_: &[u8], value: Option<&[u8]>| Some(value?.get(..1)?.to_vec());
+    // The first letter of the value; without a value there is none.
+    let key_fn = |_: &[u8], value: Option<&[u8]>| Some(value?.get(..1)?.to_vec());
     let compaction = Compaction {
-        subject: Some(subject),
+        key_fn: Some(key_fn),
         ..Compaction::default()
     };
     compact(&mut log, &compaction, i64::MAX).unwrap();

@@ -1,7 +1,7 @@
 //! Partition specs as they cross the seam (`specs/formats/seam.md`).
 use crate::encryption::{DataKeySpec, Masters};
 use crate::names::{CURSORS, DEFAULT_NAMESPACE};
-use bascule_log::{Compaction, Durability, LogId, LogOptions, Retention, Subject};
+use bascule_log::{Compaction, CompactionKeyFn, Durability, LogId, LogOptions, Retention};
 use bascule_record::{BatchLimits, Codec};
 use bascule_wire::liftbridge::cursors;
 use serde::Deserialize;
@@ -159,8 +159,8 @@ impl PartitionSpec {
             tombstone_grace_ns: nanos(self.compact_tombstone_ms),
             map_bytes: usize::try_from(self.compact_memory_bytes).unwrap_or(usize::MAX),
             bytes_per_second: self.compact_bytes_per_second,
-            subject: (self.namespace == DEFAULT_NAMESPACE && self.stream == CURSORS)
-                .then_some(cursors::subject as Subject),
+            key_fn: (self.namespace == DEFAULT_NAMESPACE && self.stream == CURSORS)
+                .then_some(cursors::compaction_key as CompactionKeyFn),
             ..Compaction::default()
         })
     }

@@ -77,8 +77,8 @@ pub fn read(key: &[u8], value: &[u8]) -> Option<(String, Cursor)> {
     (named && (key == own.as_bytes() || key == raw.as_bytes())).then_some((own, cursor))
 }
 
-/// What a record of `__cursors` is about, for compaction: junk under the key of a position does not supersede it.
-pub fn subject(key: &[u8], value: Option<&[u8]>) -> Option<Vec<u8>> {
+/// The compaction key of a record of `__cursors`; `None` = it holds no position, and so supersedes none with its key.
+pub fn compaction_key(key: &[u8], value: Option<&[u8]>) -> Option<Vec<u8>> {
     let (key, _) = read(key, value?)?;
     Some(key.into_bytes())
 }
@@ -164,10 +164,10 @@ mod tests {
         assert_eq!(read(b"y,b,0", &value), None);
         assert_eq!(read(b"x,a,b,0", b"\xff"), None);
         assert_eq!(
-            subject(b"x,a,b,0", Some(&value)),
+            compaction_key(b"x,a,b,0", Some(&value)),
             Some(b"x\\,a,b,0".to_vec())
         );
-        assert_eq!(subject(b"x,a,b,0", None), None);
+        assert_eq!(compaction_key(b"x,a,b,0", None), None);
     }
 
     #[test]

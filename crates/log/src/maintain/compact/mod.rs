@@ -33,9 +33,9 @@ use std::sync::atomic::Ordering;
 /// A run is due when one byte in this many is new. So a byte is read about this many times in all.
 const DUE_SHARE: u64 = 8;
 
-/// The subject of a record with this key and value, if that is not its key alone: the latest record of each subject stays.
-/// `None`: the record has no subject, stays, and supersedes no other.
-pub type Subject = fn(key: &[u8], value: Option<&[u8]>) -> Option<Vec<u8>>;
+/// The compaction key of a record with this key and value: the latest record of each compaction key stays.
+/// `None`: the record has no compaction key, stays, and supersedes no other.
+pub type CompactionKeyFn = fn(key: &[u8], value: Option<&[u8]>) -> Option<Vec<u8>>;
 
 /// Settings of a compaction.
 #[derive(Clone, Copy, Debug)]
@@ -48,8 +48,8 @@ pub struct Compaction {
     pub bytes_per_second: u64,
     /// How long a batch without records keeps the state of its producer, ns.
     pub producer_grace_ns: i64,
-    /// The subject of records; `None` = their key.
-    pub subject: Option<Subject>,
+    /// The compaction keys of records; `None` = their own keys.
+    pub key_fn: Option<CompactionKeyFn>,
 }
 impl Default for Compaction {
     /// A day for tombstones, 64 MiB for keys (2.3 million), 768 MiB/s, 15 minutes for producers.
@@ -59,17 +59,17 @@ impl Default for Compaction {
             map_bytes: 64 << 20,
             bytes_per_second: 768 << 20,
             producer_grace_ns: 900_000_000_000,
-            subject: None,
+            key_fn: None,
         }
     }
 }
 impl Compaction {
-    /// The subject of record `i` of a batch.
-    fn subject_of<'a>(&self, batch: &'a Batch, i: usize) -> Option<Cow<'a, [u8]>> {
+    /// The compaction key of record `i` of a batch.
+    fn key_of<'a>(&self, batch: &'a Batch, i: usize) -> Option<Cow<'a, [u8]>> {
         let key = batch.key(i)?;
-        match self.subject {
+        match self.key_fn {
             None => Some(Cow::Borrowed(key)),
-            Some(subject) => subject(key, batch.value(i)).map(Cow::Owned),
+            Some(key_fn) => key_fn(key, batch.value(i)).map(Cow::Owned),
         }
     }
 }

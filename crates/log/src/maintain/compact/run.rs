@@ -238,11 +238,11 @@ impl<'a> Run<'a> {
         let (now_ns, may_go) = (self.now_ns, self.left.is_none());
         let mut tombstone_due = self.tombstone_due;
         let keep = |batch: &Batch, i: usize| {
-            let Some(subject) = compaction.subject_of(batch, i) else {
+            let Some(key) = compaction.key_of(batch, i) else {
                 return true;
             };
             let offset = batch.offset(i);
-            if latest.of(&subject).is_some_and(|latest| latest > offset) {
+            if latest.of(&key).is_some_and(|latest| latest > offset) {
                 return false;
             }
             if batch.value(i).is_some() {
@@ -306,8 +306,8 @@ fn note_keys(
     from: u64,
 ) -> Option<u64> {
     (batch.seek(from)..batch.len()).find_map(|i| {
-        let subject = compaction.subject_of(batch, i)?;
+        let key = compaction.key_of(batch, i)?;
         let offset = batch.offset(i);
-        (!latest.note(&subject, offset)).then_some(offset)
+        (!latest.note(&key, offset)).then_some(offset)
     })
 }
