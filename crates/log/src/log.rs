@@ -64,7 +64,7 @@ pub struct Log {
     pub(crate) chain: u32,
     /// Position of the last batch in the active segment, if known.
     pub(crate) last_batch: Option<u64>,
-    pub(crate) noted: SnapshotState,
+    pub(crate) index_snapshot_state: SnapshotState,
     pub(crate) epochs: EpochTable,
     pub(crate) producers: Producers,
     pub(crate) checkpoint: Arc<Mutex<CheckpointFile>>,

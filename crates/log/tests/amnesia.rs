@@ -150,7 +150,7 @@ fn lose_and_recover(checkpointed: bool, options: &LogOptions) -> bool {
         log.checkpoint().unwrap();
         while committer.step() {}
     }
-    let noted = directory.join("landmark").exists();
+    let has_snapshot = directory.join("landmark").exists();
     storage.fails.store(true, Ordering::Relaxed);
     assert!(!acked(&mut log, &committer));
     drop(log);
@@ -169,7 +169,7 @@ fn lose_and_recover(checkpointed: bool, options: &LogOptions) -> bool {
         "the second record is not on the disk"
     );
     assert!(acked(&mut log, &committer));
-    noted
+    has_snapshot
 }
 
 #[test]

@@ -49,17 +49,17 @@ fn step(committer: &Arc<GroupCommitter>) {
     while committer.step() {}
 }
 
-/// A log of [`BATCHES`] batches that was killed, with an index snapshot after the first `noted` of them.
-fn killed(noted: usize) -> (tempfile::TempDir, PathBuf) {
+/// A log of [`BATCHES`] batches that was killed, with an index snapshot after the first `snapshot_after` of them.
+fn killed(snapshot_after: usize) -> (tempfile::TempDir, PathBuf) {
     let root = tempfile::tempdir().unwrap();
     let path = root.path().join("7");
     let committer = GroupCommitter::stepped(Arc::new(OsStorage));
     let mut log = Log::create(&path, IDENTITY, options(), &committer).unwrap();
-    append(&mut log, 0, noted);
+    append(&mut log, 0, snapshot_after);
     step(&committer);
     log.checkpoint().unwrap();
     step(&committer);
-    append(&mut log, noted, BATCHES);
+    append(&mut log, snapshot_after, BATCHES);
     step(&committer);
     assert!(path.join("landmark").exists());
     (root, path)

@@ -68,10 +68,10 @@ impl Log {
 
     /// Whether another [`Log::checkpoint`] would shorten the next recovery, even if nothing was appended since the last one.
     pub fn has_more_to_snapshot(&self) -> bool {
-        let bytes_since = self.noted.bytes_since(&self.active);
-        let may_note =
+        let bytes_since = self.index_snapshot_state.bytes_since(&self.active);
+        let may_snapshot =
             self.last_batch.is_some() && bytes_since > 0 && bytes_since >= self.least_interval();
-        self.noted.pending.is_some() || may_note
+        self.index_snapshot_state.pending.is_some() || may_snapshot
     }
 
     /// Bytes of batches after which an index snapshot is due: its size is a 4,096th of the segment before it, plus the
@@ -91,19 +91,19 @@ impl Log {
         let is_new = |candidate: &Arc<Candidate>| {
             Arc::ptr_eq(&candidate.segment, &self.active) && !candidate.is_written()
         };
-        self.noted.pending = self.noted.pending.take().filter(is_new);
+        self.index_snapshot_state.pending = self.index_snapshot_state.pending.take().filter(is_new);
         let end = self.active.end();
-        let rests = std::mem::replace(&mut self.noted.seen, end) == end;
-        let bytes_since = self.noted.bytes_since(&self.active);
+        let rests = std::mem::replace(&mut self.index_snapshot_state.end_at_checkpoint, end) == end;
+        let bytes_since = self.index_snapshot_state.bytes_since(&self.active);
         let is_due = bytes_since >= self.snapshot_interval()
             || rests && bytes_since >= self.least_interval();
-        if self.noted.pending.is_none()
+        if self.index_snapshot_state.pending.is_none()
             && is_due
             && bytes_since > 0
             && let Some(last_batch) = self.last_batch
         {
-            self.noted.to = (self.active.base_offset, end);
-            self.noted.pending = Some(Arc::new(Candidate {
+            self.index_snapshot_state.covered_to = (self.active.base_offset, end);
+            self.index_snapshot_state.pending = Some(Arc::new(Candidate {
                 segment: Arc::clone(&self.active),
                 summary: self.active.summary(self.chain, self.epochs.last()),
                 entries: self.active.index().len(),
@@ -114,6 +114,6 @@ impl Log {
                 written: AtomicBool::new(false),
             }));
         }
-        self.noted.pending.clone()
+        self.index_snapshot_state.pending.clone()
     }
 }

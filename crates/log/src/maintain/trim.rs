@@ -46,12 +46,12 @@ impl Log {
             return Err(self.full());
         };
         let path = next.segment.path().to_path_buf();
-        let noted = self.note_log_start(before);
-        if noted.is_err() {
+        let stored = self.store_log_start(before);
+        if stored.is_err() {
             // It is empty: if it stays, recovery removes it.
             let _ = self.committer.files().storage().remove_file(&path);
         }
-        noted?;
+        stored?;
         self.continue_in(next, now_ns)?;
         self.shared
             .set_log_end(before, self.shared.last_timestamp());
@@ -61,7 +61,7 @@ impl Log {
 
     /// Moves the log start to an offset beyond the log end. The checkpoint is synced before anything is appended behind the gap:
     /// otherwise recovery after a crash would end before the gap.
-    fn note_log_start(&self, before: u64) -> Result<(), Error> {
+    fn store_log_start(&self, before: u64) -> Result<(), Error> {
         let storage = self.committer.files().storage();
         // Held until the ends have moved, so that no job writes the old ones meanwhile.
         let mut checkpoint = self.checkpoint.lock();

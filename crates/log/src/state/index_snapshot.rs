@@ -180,9 +180,9 @@ pub(crate) struct SnapshotState {
     /// A candidate that is not written yet.
     pub pending: Option<Arc<Candidate>>,
     /// Base offset of the segment of the last candidate, and where that ended.
-    pub to: (u64, u64),
+    pub covered_to: (u64, u64),
     /// Where the active segment ended at the last checkpoint.
-    pub seen: u64,
+    pub end_at_checkpoint: u64,
 }
 
 impl SnapshotState {
@@ -190,15 +190,15 @@ impl SnapshotState {
     pub fn up_to(base_offset: u64, end: u64) -> Self {
         Self {
             pending: None,
-            to: (base_offset, end),
-            seen: end,
+            covered_to: (base_offset, end),
+            end_at_checkpoint: end,
         }
     }
 
     /// Bytes of batches in the active segment after the last candidate.
     pub fn bytes_since(&self, active: &Segment) -> u64 {
-        let (base_offset, end) = self.to;
-        let noted = (base_offset == active.base_offset).then_some(end);
-        active.end() - noted.unwrap_or(PREAMBLE_BYTES)
+        let (base_offset, end) = self.covered_to;
+        let snapshot_end = (base_offset == active.base_offset).then_some(end);
+        active.end() - snapshot_end.unwrap_or(PREAMBLE_BYTES)
     }
 }
