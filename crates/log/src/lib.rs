@@ -31,7 +31,7 @@ pub use commit::group_committer::{GroupCommitter, SyncStatistics};
 pub use commit::histogram::{BOUNDS, Durations, Histogram, bounds};
 pub use error::{Error, IoOp};
 pub use io::clock::ClockGuard;
-pub use io::storage::{FileOver, OpenMode, OsStorage, Storage, StorageFile, StorageOver};
+pub use io::storage::{FileWrapper, OpenMode, OsStorage, Storage, StorageFile, StorageWrapper};
 pub use log::{Committed, Log};
 pub use maintain::compact::{Compacted, Compaction, CompactionKeyFn, CompactionReport};
 pub use maintain::retention::DeletedLogs;

@@ -3,7 +3,8 @@
 mod support;
 
 use bascule_log::{
-    Error, GroupCommitter, Log, LogOptions, OpenMode, OsStorage, Storage, StorageFile, StorageOver,
+    Error, GroupCommitter, Log, LogOptions, OpenMode, OsStorage, Storage, StorageFile,
+    StorageWrapper,
 };
 use std::collections::BTreeMap;
 use std::io;
@@ -33,7 +34,7 @@ struct Segment {
     path: PathBuf,
 }
 
-impl StorageOver for Amnesiac {
+impl StorageWrapper for Amnesiac {
     fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn StorageFile>> {
         let file = OsStorage.open(path, mode)?;
         if path.extension().is_none_or(|extension| extension != "seg") {

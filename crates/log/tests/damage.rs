@@ -5,8 +5,8 @@ mod support;
 use bascule_log::integrity::Fault;
 
 use bascule_log::{
-    FileOver, GroupCommitter, Log, LogOptions, OpenMode, OsStorage, Storage, StorageFile,
-    StorageOver,
+    FileWrapper, GroupCommitter, Log, LogOptions, OpenMode, OsStorage, Storage, StorageFile,
+    StorageWrapper,
 };
 use bascule_record::{Header, Stamp};
 use harmed::*;
@@ -170,7 +170,7 @@ struct BadFile {
 #[derive(Debug)]
 struct BadStorage(Arc<BadDisk>);
 
-impl StorageOver for BadStorage {
+impl StorageWrapper for BadStorage {
     fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn StorageFile>> {
         Ok(Arc::new(BadFile {
             disk: Arc::clone(&self.0),
@@ -180,8 +180,8 @@ impl StorageOver for BadStorage {
     }
 }
 
-impl FileOver for BadFile {
-    fn below(&self) -> &dyn StorageFile {
+impl FileWrapper for BadFile {
+    fn inner(&self) -> &dyn StorageFile {
         &*self.file
     }
 

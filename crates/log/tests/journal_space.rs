@@ -4,8 +4,8 @@ mod clocked;
 mod support;
 
 use bascule_log::{
-    FileOver, GroupCommitter, Log, LogId, OpenMode, OsStorage, Storage, StorageFile, StorageOver,
-    WalOptions,
+    FileWrapper, GroupCommitter, Log, LogId, OpenMode, OsStorage, Storage, StorageFile,
+    StorageWrapper, WalOptions,
 };
 use clocked::Clocked;
 use std::io;
@@ -86,7 +86,7 @@ struct Filling {
 #[derive(Debug, Default)]
 struct FillingStorage(Arc<AtomicBool>);
 
-impl StorageOver for FillingStorage {
+impl StorageWrapper for FillingStorage {
     fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn StorageFile>> {
         let file = OsStorage.open(path, mode)?;
         if path.extension().is_none_or(|name| name != "journal") {
@@ -97,8 +97,8 @@ impl StorageOver for FillingStorage {
     }
 }
 
-impl FileOver for Filling {
-    fn below(&self) -> &dyn StorageFile {
+impl FileWrapper for Filling {
+    fn inner(&self) -> &dyn StorageFile {
         &*self.file
     }
 

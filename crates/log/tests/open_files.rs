@@ -2,8 +2,8 @@
 #![allow(clippy::unwrap_used)]
 mod support;
 use bascule_log::{
-    Error, FileOver, GroupCommitter, IoOp, Log, OpenMode, OsStorage, ReadError, ReadMode, Storage,
-    StorageFile, StorageOver, WalOptions,
+    Error, FileWrapper, GroupCommitter, IoOp, Log, OpenMode, OsStorage, ReadError, ReadMode,
+    Storage, StorageFile, StorageWrapper, WalOptions,
 };
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
@@ -65,7 +65,7 @@ impl Drop for CountedFile {
     }
 }
 
-impl StorageOver for CountingStorage {
+impl StorageWrapper for CountingStorage {
     fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn StorageFile>> {
         if self.0.exhausted.load(Ordering::Relaxed) {
             return Err(rustix::io::Errno::MFILE.into());
@@ -80,8 +80,8 @@ impl StorageOver for CountingStorage {
     }
 }
 
-impl FileOver for CountedFile {
-    fn below(&self) -> &dyn StorageFile {
+impl FileWrapper for CountedFile {
+    fn inner(&self) -> &dyn StorageFile {
         &*self.file
     }
 
@@ -96,7 +96,7 @@ impl FileOver for CountedFile {
     }
 
     fn sync_all(&self) -> io::Result<()> {
-        FileOver::sync_data(self)
+        FileWrapper::sync_data(self)
     }
 }
 

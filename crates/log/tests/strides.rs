@@ -3,8 +3,8 @@
 mod support;
 
 use bascule_log::{
-    FileOver, GroupCommitter, Log, LogOptions, OpenMode, OsStorage, Storage, StorageFile,
-    StorageOver, WalOptions,
+    FileWrapper, GroupCommitter, Log, LogOptions, OpenMode, OsStorage, Storage, StorageFile,
+    StorageWrapper, WalOptions,
 };
 use std::io;
 use std::path::{Path, PathBuf};
@@ -28,7 +28,7 @@ struct Counting(Arc<Zeros>);
 #[derive(Debug)]
 struct Counted(Arc<dyn StorageFile>, Arc<Zeros>);
 
-impl StorageOver for Counting {
+impl StorageWrapper for Counting {
     fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn StorageFile>> {
         let file = OsStorage.open(path, mode)?;
         if path.extension().is_none_or(|name| name != "seg") {
@@ -38,8 +38,8 @@ impl StorageOver for Counting {
     }
 }
 
-impl FileOver for Counted {
-    fn below(&self) -> &dyn StorageFile {
+impl FileWrapper for Counted {
+    fn inner(&self) -> &dyn StorageFile {
         &*self.0
     }
 

@@ -1,7 +1,7 @@
 //! Files of the operating system, and what of each a power cut would leave: what it held when it was synced last. Names count
 //! as durable at once, as on a filesystem that keeps its metadata and loses data.
 use crate::Dice;
-use bascule_log::{FileOver, OpenMode, OsStorage, Storage, StorageFile, StorageOver};
+use bascule_log::{FileWrapper, OpenMode, OsStorage, Storage, StorageFile, StorageWrapper};
 use std::collections::{BTreeMap, HashMap};
 use std::fs;
 use std::io;
@@ -60,7 +60,7 @@ impl Power {
     }
 }
 
-impl StorageOver for Power {
+impl StorageWrapper for Power {
     fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn StorageFile>> {
         let file = OsStorage.open(path, mode)?;
         if mode == OpenMode::Directory {
@@ -85,8 +85,8 @@ impl StorageOver for Power {
     }
 }
 
-impl FileOver for PowerFile {
-    fn below(&self) -> &dyn StorageFile {
+impl FileWrapper for PowerFile {
+    fn inner(&self) -> &dyn StorageFile {
         &*self.file
     }
 
@@ -96,7 +96,7 @@ impl FileOver for PowerFile {
     }
 
     fn sync_all(&self) -> io::Result<()> {
-        FileOver::sync_data(self)
+        FileWrapper::sync_data(self)
     }
 }
 

@@ -4,7 +4,7 @@
 //! still being given. So a caller that sees a failed sync knows that nothing is acknowledged any more.
 //!
 //! The lock is held while an answer is given: a callback must not take a lock that is held by a caller of the log.
-use crate::io::storage::{FileOver, OpenMode, Storage, StorageFile, StorageOver};
+use crate::io::storage::{FileWrapper, OpenMode, Storage, StorageFile, StorageWrapper};
 use crate::{Error, IoOp};
 use bascule_record::planted_bug::{self, PlantedBug};
 use parking_lot::ReentrantMutex;
@@ -122,8 +122,8 @@ impl WatchedStorage {
     }
 }
 
-impl StorageOver for WatchedStorage {
-    fn below(&self) -> &dyn Storage {
+impl StorageWrapper for WatchedStorage {
+    fn inner(&self) -> &dyn Storage {
         &*self.storage
     }
 
@@ -161,8 +161,8 @@ impl WatchedFile {
     }
 }
 
-impl FileOver for WatchedFile {
-    fn below(&self) -> &dyn StorageFile {
+impl FileWrapper for WatchedFile {
+    fn inner(&self) -> &dyn StorageFile {
         &*self.file
     }
 

@@ -154,16 +154,16 @@ pub trait StorageFile: Debug + Send + Sync {
     fn sync_all(&self) -> io::Result<()>;
 }
 
-/// A [`StorageFile`] over another one: it overrides some methods and delegates the rest. Methods with a default in
+/// A [`StorageFile`] around another one: it overrides some methods and delegates the rest. Methods with a default in
 /// [`StorageFile`] use this file's own reads and syncs.
 #[allow(clippy::missing_errors_doc, clippy::len_without_is_empty)] // as there
-pub trait FileOver: Debug + Send + Sync {
+pub trait FileWrapper: Debug + Send + Sync {
     /// Where the other methods are delegated to.
-    fn below(&self) -> &dyn StorageFile;
+    fn inner(&self) -> &dyn StorageFile;
 
     /// As [`StorageFile::read_at`].
     fn read_at(&self, buffer: &mut [u8], position: u64) -> io::Result<usize> {
-        self.below().read_at(buffer, position)
+        self.inner().read_at(buffer, position)
     }
 
     /// As [`StorageFile::read_cached_at`].
@@ -173,22 +173,22 @@ pub trait FileOver: Debug + Send + Sync {
 
     /// As [`StorageFile::write_all_at`].
     fn write_all_at(&self, bytes: &[u8], position: u64) -> io::Result<()> {
-        self.below().write_all_at(bytes, position)
+        self.inner().write_all_at(bytes, position)
     }
 
     /// As [`StorageFile::len`].
     fn len(&self) -> io::Result<u64> {
-        self.below().len()
+        self.inner().len()
     }
 
     /// As [`StorageFile::set_len`].
     fn set_len(&self, len: u64) -> io::Result<()> {
-        self.below().set_len(len)
+        self.inner().set_len(len)
     }
 
     /// As [`StorageFile::sync_data`].
     fn sync_data(&self) -> io::Result<()> {
-        self.below().sync_data()
+        self.inner().sync_data()
     }
 
     /// As [`StorageFile::forget_cached`].
@@ -201,137 +201,137 @@ pub trait FileOver: Debug + Send + Sync {
 
     /// As [`StorageFile::sync_all`].
     fn sync_all(&self) -> io::Result<()> {
-        self.below().sync_all()
+        self.inner().sync_all()
     }
 }
 
-impl<F: FileOver> StorageFile for F {
+impl<F: FileWrapper> StorageFile for F {
     fn read_at(&self, buffer: &mut [u8], position: u64) -> io::Result<usize> {
-        FileOver::read_at(self, buffer, position)
+        FileWrapper::read_at(self, buffer, position)
     }
 
     fn read_cached_at(&self, buffer: &mut [u8], position: u64) -> io::Result<usize> {
-        FileOver::read_cached_at(self, buffer, position)
+        FileWrapper::read_cached_at(self, buffer, position)
     }
 
     fn write_all_at(&self, bytes: &[u8], position: u64) -> io::Result<()> {
-        FileOver::write_all_at(self, bytes, position)
+        FileWrapper::write_all_at(self, bytes, position)
     }
 
     fn len(&self) -> io::Result<u64> {
-        FileOver::len(self)
+        FileWrapper::len(self)
     }
 
     fn set_len(&self, len: u64) -> io::Result<()> {
-        FileOver::set_len(self, len)
+        FileWrapper::set_len(self, len)
     }
 
     fn sync_data(&self) -> io::Result<()> {
-        FileOver::sync_data(self)
+        FileWrapper::sync_data(self)
     }
 
     fn forget_cached(&self, from: u64) -> io::Result<()> {
-        FileOver::forget_cached(self, from)
+        FileWrapper::forget_cached(self, from)
     }
 
     fn drop_cached(&self, position: u64, bytes: u64) {
-        FileOver::drop_cached(self, position, bytes);
+        FileWrapper::drop_cached(self, position, bytes);
     }
 
     fn sync_all(&self) -> io::Result<()> {
-        FileOver::sync_all(self)
+        FileWrapper::sync_all(self)
     }
 }
 
-/// A [`Storage`] over another one: it overrides some methods and delegates the rest.
+/// A [`Storage`] around another one: it overrides some methods and delegates the rest.
 #[allow(clippy::missing_errors_doc)] // as there
-pub trait StorageOver: Debug + Send + Sync {
+pub trait StorageWrapper: Debug + Send + Sync {
     /// Where the other methods are delegated to.
-    fn below(&self) -> &dyn Storage {
+    fn inner(&self) -> &dyn Storage {
         &OsStorage
     }
 
     /// As [`Storage::open`].
     fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn StorageFile>> {
-        self.below().open(path, mode)
+        self.inner().open(path, mode)
     }
 
     /// As [`Storage::rename`].
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        self.below().rename(from, to)
+        self.inner().rename(from, to)
     }
 
     /// As [`Storage::remove_file`].
     fn remove_file(&self, path: &Path) -> io::Result<()> {
-        self.below().remove_file(path)
+        self.inner().remove_file(path)
     }
 
     /// As [`Storage::create_directory`].
     fn create_directory(&self, path: &Path) -> io::Result<()> {
-        self.below().create_directory(path)
+        self.inner().create_directory(path)
     }
 
     /// As [`Storage::remove_directory`].
     fn remove_directory(&self, path: &Path) -> io::Result<()> {
-        self.below().remove_directory(path)
+        self.inner().remove_directory(path)
     }
 
     /// As [`Storage::list`].
     fn list(&self, path: &Path) -> io::Result<Vec<PathBuf>> {
-        self.below().list(path)
+        self.inner().list(path)
     }
 
     /// As [`Storage::free_bytes`].
     fn free_bytes(&self, path: &Path) -> io::Result<u64> {
-        self.below().free_bytes(path)
+        self.inner().free_bytes(path)
     }
 
     /// As [`Storage::wall_clock_ns`].
     fn wall_clock_ns(&self) -> i64 {
-        self.below().wall_clock_ns()
+        self.inner().wall_clock_ns()
     }
 
     /// As [`Storage::monotonic_ns`].
     fn monotonic_ns(&self) -> i64 {
-        self.below().monotonic_ns()
+        self.inner().monotonic_ns()
     }
 }
 
-impl<S: StorageOver> Storage for S {
+impl<S: StorageWrapper> Storage for S {
     fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn StorageFile>> {
-        StorageOver::open(self, path, mode)
+        StorageWrapper::open(self, path, mode)
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        StorageOver::rename(self, from, to)
+        StorageWrapper::rename(self, from, to)
     }
 
     fn remove_file(&self, path: &Path) -> io::Result<()> {
-        StorageOver::remove_file(self, path)
+        StorageWrapper::remove_file(self, path)
     }
 
     fn create_directory(&self, path: &Path) -> io::Result<()> {
-        StorageOver::create_directory(self, path)
+        StorageWrapper::create_directory(self, path)
     }
 
     fn remove_directory(&self, path: &Path) -> io::Result<()> {
-        StorageOver::remove_directory(self, path)
+        StorageWrapper::remove_directory(self, path)
     }
 
     fn list(&self, path: &Path) -> io::Result<Vec<PathBuf>> {
-        StorageOver::list(self, path)
+        StorageWrapper::list(self, path)
     }
 
     fn free_bytes(&self, path: &Path) -> io::Result<u64> {
-        StorageOver::free_bytes(self, path)
+        StorageWrapper::free_bytes(self, path)
     }
 
     fn wall_clock_ns(&self) -> i64 {
-        StorageOver::wall_clock_ns(self)
+        StorageWrapper::wall_clock_ns(self)
     }
 
     fn monotonic_ns(&self) -> i64 {
-        StorageOver::monotonic_ns(self)
+        StorageWrapper::monotonic_ns(self)
     }
 }
 

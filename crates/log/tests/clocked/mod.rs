@@ -1,6 +1,6 @@
 //! The operating system's storage with a monotonic clock and a free space that only the test moves.
 #![allow(dead_code)] // each test program uses its part
-use bascule_log::StorageOver;
+use bascule_log::StorageWrapper;
 use std::io;
 use std::path::Path;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
@@ -28,7 +28,7 @@ impl Clocked {
     }
 }
 
-impl StorageOver for Clocked {
+impl StorageWrapper for Clocked {
     fn monotonic_ns(&self) -> i64 {
         self.ns.load(Ordering::Relaxed)
     }

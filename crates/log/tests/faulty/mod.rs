@@ -1,6 +1,6 @@
 //! The operating system's storage with one fault: from the n-th call that can fail so on, for a given number of calls.
 #![allow(dead_code)] // each test program uses its part
-use bascule_log::{FileOver, OpenMode, OsStorage, Storage, StorageFile};
+use bascule_log::{FileWrapper, OpenMode, OsStorage, Storage, StorageFile};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -193,8 +193,8 @@ impl Storage for Faulty {
     }
 }
 
-impl FileOver for FaultyFile {
-    fn below(&self) -> &dyn StorageFile {
+impl FileWrapper for FaultyFile {
+    fn inner(&self) -> &dyn StorageFile {
         &*self.file
     }
 

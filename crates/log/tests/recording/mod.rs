@@ -1,5 +1,5 @@
 //! The operating system's storage, with a list of what it was asked for and a clock that stands still.
-use bascule_log::{FileOver, OpenMode, OsStorage, Storage, StorageFile, StorageOver};
+use bascule_log::{FileWrapper, OpenMode, OsStorage, Storage, StorageFile, StorageWrapper};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -37,7 +37,7 @@ impl Recording {
     }
 }
 
-impl StorageOver for Recording {
+impl StorageWrapper for Recording {
     fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn StorageFile>> {
         self.note(&format!("open {mode:?}"), path);
         Ok(Arc::new(RecordingFile {
@@ -72,8 +72,8 @@ impl StorageOver for Recording {
     }
 }
 
-impl FileOver for RecordingFile {
-    fn below(&self) -> &dyn StorageFile {
+impl FileWrapper for RecordingFile {
+    fn inner(&self) -> &dyn StorageFile {
         &*self.file
     }
 

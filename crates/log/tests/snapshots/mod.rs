@@ -1,6 +1,6 @@
 //! A log's directory as a crash at each step would leave it.
 use crate::support::copy;
-use bascule_log::{FileOver, OpenMode, OsStorage, Storage, StorageFile, StorageOver};
+use bascule_log::{FileWrapper, OpenMode, OsStorage, Storage, StorageFile, StorageWrapper};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -52,8 +52,8 @@ impl Snapshots {
     }
 }
 
-impl FileOver for Watched {
-    fn below(&self) -> &dyn StorageFile {
+impl FileWrapper for Watched {
+    fn inner(&self) -> &dyn StorageFile {
         &*self.1
     }
 
@@ -74,7 +74,7 @@ impl FileOver for Watched {
 #[derive(Debug)]
 struct Watching(Arc<Snapshots>);
 
-impl StorageOver for Watching {
+impl StorageWrapper for Watching {
     fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn StorageFile>> {
         if mode == OpenMode::Replace {
             self.0.take();

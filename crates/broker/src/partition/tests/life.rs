@@ -1,6 +1,6 @@
 //! Leading, closing, deleting, dying, going on.
 use super::*;
-use bascule_log::{DeletedLogs, OpenMode, Storage, StorageFile, StorageOver};
+use bascule_log::{DeletedLogs, OpenMode, Storage, StorageFile, StorageWrapper};
 use std::io;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
@@ -11,7 +11,7 @@ struct Tight {
     full: AtomicBool,
 }
 
-impl StorageOver for Tight {
+impl StorageWrapper for Tight {
     fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn StorageFile>> {
         if mode == OpenMode::Replace && self.full.load(Ordering::Relaxed) {
             return Err(io::ErrorKind::StorageFull.into());

@@ -2,7 +2,7 @@
 use super::super::replay::{self, ScanResult};
 use super::*;
 use crate::WalFault;
-use crate::io::storage::{FileOver, OpenMode, Storage, StorageFile, StorageOver};
+use crate::io::storage::{FileWrapper, OpenMode, Storage, StorageFile, StorageWrapper};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::io;
@@ -123,7 +123,7 @@ impl Cuts {
     }
 }
 
-impl StorageOver for Cuts {
+impl StorageWrapper for Cuts {
     fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn StorageFile>> {
         let file = OsStorage.open(path, mode)?;
         let is_head = path.extension().is_some_and(|name| name == "head");
@@ -154,8 +154,8 @@ impl StorageOver for Cuts {
     }
 }
 
-impl FileOver for CutFile {
-    fn below(&self) -> &dyn StorageFile {
+impl FileWrapper for CutFile {
+    fn inner(&self) -> &dyn StorageFile {
         &*self.file
     }
 
@@ -189,7 +189,7 @@ impl FileOver for CutFile {
     }
 
     fn sync_all(&self) -> io::Result<()> {
-        FileOver::sync_data(self)
+        FileWrapper::sync_data(self)
     }
 }
 

@@ -5,7 +5,7 @@ use super::super::format::WalPosition;
 use super::super::manifest::{ManifestState, WalManifest, parse_slot};
 use super::super::replay;
 use super::*;
-use crate::io::storage::{OpenMode, Storage, StorageFile, StorageOver};
+use crate::io::storage::{OpenMode, Storage, StorageFile, StorageWrapper};
 use crate::{Error, WalDamage, WalFault};
 use std::io;
 
@@ -13,7 +13,7 @@ use std::io;
 #[derive(Debug)]
 struct Scarce;
 
-impl StorageOver for Scarce {
+impl StorageWrapper for Scarce {
     fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn StorageFile>> {
         let is_segment = path.extension().is_some_and(|name| name == "seg");
         if is_segment && mode == OpenMode::ReadWrite {

@@ -3,7 +3,7 @@
 use super::damaged::home::served;
 use super::*;
 use crate::WalFault;
-use crate::io::storage::{FileOver, OpenMode, Storage, StorageFile, StorageOver};
+use crate::io::storage::{FileWrapper, OpenMode, Storage, StorageFile, StorageWrapper};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::io;
@@ -131,7 +131,7 @@ impl World {
     }
 }
 
-impl StorageOver for Power {
+impl StorageWrapper for Power {
     fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn StorageFile>> {
         let file = OsStorage.open(path, mode)?;
         if mode == OpenMode::Directory {
@@ -158,8 +158,8 @@ impl StorageOver for Power {
     }
 }
 
-impl FileOver for PowerFile {
-    fn below(&self) -> &dyn StorageFile {
+impl FileWrapper for PowerFile {
+    fn inner(&self) -> &dyn StorageFile {
         &*self.file
     }
 
@@ -186,7 +186,7 @@ impl FileOver for PowerFile {
     }
 
     fn sync_all(&self) -> io::Result<()> {
-        FileOver::sync_data(self)
+        FileWrapper::sync_data(self)
     }
 }
 

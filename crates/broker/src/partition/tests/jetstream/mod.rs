@@ -3,7 +3,7 @@ mod conditions;
 mod survival;
 
 use super::*;
-use bascule_log::{FileOver, OpenMode, Storage, StorageFile, StorageOver};
+use bascule_log::{FileWrapper, OpenMode, Storage, StorageFile, StorageWrapper};
 use bascule_wire::jetstream::Refusal;
 use parking_lot::{Condvar, Mutex};
 use std::collections::BTreeMap;
@@ -22,7 +22,7 @@ struct Faults {
     released: Condvar,
 }
 
-impl StorageOver for Disk {
+impl StorageWrapper for Disk {
     fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn StorageFile>> {
         let file = OsStorage.open(path, mode)?;
         Ok(Arc::new(FileOnDisk(file, self.0.clone())))
@@ -32,8 +32,8 @@ impl StorageOver for Disk {
 #[derive(Debug)]
 struct FileOnDisk(Arc<dyn StorageFile>, Arc<Faults>);
 
-impl FileOver for FileOnDisk {
-    fn below(&self) -> &dyn StorageFile {
+impl FileWrapper for FileOnDisk {
+    fn inner(&self) -> &dyn StorageFile {
         &*self.0
     }
 
