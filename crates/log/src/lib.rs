@@ -44,5 +44,5 @@ pub use read::reader::{LogReader, ReadMode};
 pub use recovery::scan_segments::Recovery;
 pub use state::producers::{Appended, SequenceError};
 pub use state::removed::Removed;
-pub use state::watermark::HighWatermark;
+pub use state::watermark::HighWatermarkUpdater;
 pub use wal::{WalDamage, WalFault, WalOptions};

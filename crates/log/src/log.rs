@@ -17,7 +17,7 @@ use crate::state::removed::Removed;
 use crate::state::shared::Shared;
 use crate::wal::WalWrite;
 use crate::{
-    Appended, Durability, Error, GroupCommitter, HighWatermark, IoOp, LogOptions, LogReader,
+    Appended, Durability, Error, GroupCommitter, HighWatermarkUpdater, IoOp, LogOptions, LogReader,
     SequenceError,
 };
 use bascule_record::crypt::{KeyRing, Sealer};
@@ -354,8 +354,8 @@ impl Log {
     }
 
     /// A handle that moves the high watermark from another thread.
-    pub fn high_watermark_handle(&self) -> HighWatermark {
-        HighWatermark::new(Arc::clone(&self.shared))
+    pub fn high_watermark_updater(&self) -> HighWatermarkUpdater {
+        HighWatermarkUpdater::new(Arc::clone(&self.shared))
     }
 
     /// A reader's handle.

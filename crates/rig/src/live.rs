@@ -244,7 +244,7 @@ impl Run {
         let log = self.logs.get_mut(&partition);
         let log = log.ok_or("no such partition")?;
         let (ledger, in_flight) = (Arc::clone(&self.ledger), Arc::clone(&self.in_flight));
-        let watermark = log.high_watermark_handle();
+        let watermark = log.high_watermark_updater();
         self.in_flight.add();
         log.commit(Box::new(move |result| {
             let offset = *result.as_ref().unwrap_or(&0);

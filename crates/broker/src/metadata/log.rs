@@ -217,7 +217,7 @@ impl MetadataLog {
         let (events, outstanding, mark) = (
             self.events.clone(),
             self.outstanding.clone(),
-            log.high_watermark_handle(),
+            log.high_watermark_updater(),
         );
         log.commit(Box::new(move |outcome| match outcome {
             Ok(end) => {

@@ -7,7 +7,7 @@ use super::subscriber_hint::SubscriberHint;
 use super::task::{self, Message};
 use super::{Append, AppendError, Committed, NatsAcks, PartitionContext, PartitionSpec, Payload};
 use crate::events::{Event, PartitionChange};
-use bascule_log::{GroupCommitter, HighWatermark, Log, LogReader, Recovery};
+use bascule_log::{GroupCommitter, HighWatermarkUpdater, Log, LogReader, Recovery};
 use bascule_record::Producer;
 
 use parking_lot::Mutex;
@@ -29,7 +29,7 @@ pub(super) struct Inner {
     pub(super) identity: PartitionIdentity,
     pub(super) context: Arc<PartitionContext>,
     pub(super) reader: LogReader,
-    pub(super) high_watermark: HighWatermark,
+    pub(super) high_watermark_updater: HighWatermarkUpdater,
     pub(super) append_budget: AppendBudget,
     pub(super) messages: mpsc::UnboundedSender<Message>,
     pub(super) committed: Mutex<Option<watch::Sender<u64>>>,
@@ -152,7 +152,7 @@ impl Partition {
             },
             context: context.clone(),
             reader,
-            high_watermark: log.high_watermark_handle(),
+            high_watermark_updater: log.high_watermark_updater(),
             append_budget: AppendBudget::new(&context.limits, context.inflight.clone()),
             messages,
             committed: Mutex::new(Some(committed)),
@@ -393,7 +393,7 @@ impl Partition {
     }
 
     pub(super) fn raise_high_watermark(&self, offset: u64) {
-        self.0.high_watermark.raise(offset);
+        self.0.high_watermark_updater.raise(offset);
         if let Some(committed) = &*self.0.committed.lock() {
             committed.send_if_modified(|shown| {
                 let moved = offset > *shown;

@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 /// A handle that moves the high watermark of one log.
 #[derive(Clone, Debug)]
-pub struct HighWatermark(Arc<Shared>);
+pub struct HighWatermarkUpdater(Arc<Shared>);
 
-impl HighWatermark {
+impl HighWatermarkUpdater {
     pub(crate) fn new(shared: Arc<Shared>) -> Self {
         Self(shared)
     }
