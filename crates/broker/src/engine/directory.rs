@@ -1,5 +1,5 @@
 //! The data directory: locked by one broker at a time, owned by one broker id, with a format version.
-use crate::private;
+use crate::owner_only;
 use bascule_wire::ErrorCode;
 use rustix::fs::{FlockOperation, flock};
 use serde_json::{Value, json};
@@ -64,7 +64,7 @@ pub(crate) fn was_created(data: &Path, incarnation: u64) -> io::Result<bool> {
 pub(super) fn record_created(data: &Path, incarnation: u64) -> io::Result<()> {
     let directory = created(data);
     create_durably(&directory)?;
-    private::create(&directory.join(incarnation.to_string()))?;
+    owner_only::create(&directory.join(incarnation.to_string()))?;
     sync(&directory)
 }
 
@@ -83,12 +83,12 @@ fn created(data: &Path) -> PathBuf {
 /// Creates a directory and its missing parents, and syncs their names. Syncs the name of a directory that exists too: the
 /// process that created it may have been killed before it did.
 fn create_durably(path: &Path) -> io::Result<()> {
-    match private::create_directory(path) {
+    match owner_only::create_directory(path) {
         Ok(()) => {}
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => {}
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             create_durably(path.parent().ok_or(error)?)?;
-            private::create_directory(path)?;
+            owner_only::create_directory(path)?;
         }
         Err(error) => return Err(error),
     }
@@ -156,7 +156,7 @@ impl DataDirectory {
     pub fn restrict(&self) -> Vec<String> {
         let inside = DIRECTORIES.iter().map(|name| self.path.join(name));
         let all = std::iter::once(self.path.clone()).chain(inside);
-        all.filter_map(|path| match private::restrict(&path) {
+        all.filter_map(|path| match owner_only::restrict(&path) {
             Ok(None) => None,
             Ok(Some(mode)) => Some(format!(
                 "{} could be used by other users of this machine (mode {mode:04o}); from now on only by the broker's (0700)",
@@ -210,7 +210,7 @@ impl DataDirectory {
 
     fn write(&self, manifest: &Manifest) -> io::Result<()> {
         let temporary = self.path.join("bascule.json.tmp");
-        let mut file = private::create(&temporary)?;
+        let mut file = owner_only::create(&temporary)?;
         file.write_all(&serde_json::to_vec_pretty(manifest)?)?;
         file.sync_all()?;
         fs::rename(&temporary, self.path.join(MANIFEST))?;
@@ -315,7 +315,7 @@ fn lost_manifest(path: &Path, found: &Path) -> DirectoryError {
 fn lock(path: &Path) -> Result<File, DirectoryError> {
     let unusable = |error: io::Error| unusable(path, &error);
     let name = path.join(LOCK);
-    let mut file = private::options()
+    let mut file = owner_only::options()
         .read(true)
         .write(true)
         .truncate(false)

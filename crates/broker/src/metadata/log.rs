@@ -1,8 +1,8 @@
 //! Proposals in, committed entries out.
 use super::{behind_partitions, snapshot};
 use crate::events::{Event, Events, Level};
+use crate::owner_only;
 use crate::partition::now_ns;
-use crate::private;
 use bascule_log::{GroupCommitter, Log, LogId, LogOptions, LogReader, ReadMode, Retention};
 use bascule_record::{Batch, BatchBuilder, BatchLimits, Batches, Codec, RecordRef};
 use bascule_wire::ErrorCode;
@@ -76,7 +76,7 @@ impl MetadataLog {
         committer: &Arc<GroupCommitter>,
     ) -> Result<(Self, u64, Vec<u8>), MetadataError> {
         let directory = data.join("metadata");
-        private::create_directories(&directory)?;
+        owner_only::create_directories(&directory)?;
         // Everything acked from here on relies on this name.
         std::fs::File::open(data)?.sync_all()?;
         let snapshot::Newest {

@@ -11,7 +11,7 @@
 //! | 32 | … | state |
 //!
 //! Little-endian. Written under a temporary name, synced, renamed, and the directory synced.
-use crate::private;
+use crate::owner_only;
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -92,7 +92,7 @@ pub(super) fn newest_index(directory: &Path) -> Option<(u64, PathBuf)> {
 /// Those of the file system; nothing older was removed then.
 pub(super) fn save(directory: &Path, index: u64, state: &[u8]) -> io::Result<u64> {
     let temporary = directory.join("snapshot.tmp");
-    let mut file = private::create(&temporary)?;
+    let mut file = owner_only::create(&temporary)?;
     file.write_all(&header(index, state))?;
     file.write_all(state)?;
     file.sync_all()?;

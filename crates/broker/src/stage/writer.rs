@@ -3,8 +3,8 @@ use super::error::StageError;
 use super::format::{Contents, FOOTER_BYTES, HEADER_BYTES, Header};
 use super::numbers::Digest;
 use super::piece::PieceId;
+use crate::owner_only;
 use crate::partition::Partition;
-use crate::private;
 use bascule_log::failpoint;
 use bascule_record::crypt::{SealError, Sealer};
 use bascule_record::{Header as BatchHeader, SealedBatch, Stamp};
@@ -147,7 +147,7 @@ impl PieceWriter {
         failpoint::check("stage.append").map_err(io)?;
         let mut file = if self.contents.batches == 0 {
             create_folder(&self.folder.path)?;
-            let mut file = private::create(path).map_err(io)?;
+            let mut file = owner_only::create(path).map_err(io)?;
             let header = Header {
                 incarnation: self.folder.incarnation,
                 partition: self.folder.number,
@@ -201,7 +201,7 @@ impl PieceWriter {
 /// Makes the stage folder of a partition, whose own folder is there.
 fn create_folder(path: &Path) -> Result<(), StageError> {
     let io = |source| StageError::io("created", path, source);
-    match private::create_directory(path) {
+    match owner_only::create_directory(path) {
         Ok(()) => Ok(()),
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
         Err(error) => Err(io(error)),
