@@ -21,7 +21,7 @@ LEVELS = {
         {"integrity"},
     ],
     "broker": [
-        {"budget", "grpc_status", "grpc_timeout", "limits", "names", "owner_only", "space", "statistics"},
+        {"budget", "clock", "grpc_status", "grpc_timeout", "limits", "names", "owner_only", "space", "statistics"},
         {"events"},
         {"encryption", "groups", "nats/client", "tls"},
         {"access", "admission", "partition", "watchdog"},

@@ -1,7 +1,7 @@
 //! Checks of everything that the broker needs, for probes and people.
+use crate::clock::{cautious_now_ns, now_ns};
 use crate::condition::Condition;
 use crate::nats::{NatsLink, Reason};
-use crate::partition::{cautious_now_ns, now_ns};
 use crate::view::View;
 use crate::watchdog::EventLoop;
 use arc_swap::ArcSwap;

@@ -1,5 +1,5 @@
 //! Where the broker is in its run, for probes.
-use crate::partition::now_ns;
+use crate::clock::now_ns;
 use arc_swap::ArcSwap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

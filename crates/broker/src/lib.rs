@@ -8,12 +8,14 @@
 //! * [`nats`]: the connections to NATS; `ingest`: what comes in by them, and acks; `republish`: copies of what was published here.
 //! * [`http`]: probes and metrics on a port of their own; [`checks`]: what they report; `metrics`: what is counted.
 //! * [`metadata`]: the metadata log of one voter; [`tools`]: a data directory that no broker uses.
+//! * `clock`: the time of day.
 //! * [`encryption`]: the master keys of this broker. [`tls`]: its certificate, and who its clients are.
 //! * [`access`]: what clients may do. [`names`]: what names may not have.
 pub mod access;
 mod admission;
 mod budget;
 pub mod checks;
+mod clock;
 mod condition;
 mod cursor_index;
 pub mod encryption;

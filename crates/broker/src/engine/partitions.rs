@@ -2,8 +2,9 @@
 use super::documents::GroupSpec;
 use super::error::open_code;
 use super::{Engine, EngineError, ViewChanges, directory};
+use crate::clock::now_ns;
 use crate::nats::PausedPartition;
-use crate::partition::{EndReason, Partition, PartitionSpec, PartitionStatus, now_ns};
+use crate::partition::{EndReason, Partition, PartitionSpec, PartitionStatus};
 use crate::view::{GroupView, View};
 use bascule_log::DeletedLogs;
 use bascule_wire::ErrorCode;

@@ -1,6 +1,6 @@
 //! Scrubs of open partitions, at a rate, and what is known of their damage.
 use super::{Engine, EngineError};
-use crate::partition::now_ns;
+use crate::clock::now_ns;
 use crate::tools::damage_json;
 use bascule_log::integrity::Scrubbed;
 use bascule_wire::ErrorCode;

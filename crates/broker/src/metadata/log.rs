@@ -1,8 +1,8 @@
 //! Proposals in, committed entries out.
 use super::{behind_partitions, snapshot};
+use crate::clock::now_ns;
 use crate::events::{Event, Events, Level};
 use crate::owner_only;
-use crate::partition::now_ns;
 use bascule_log::{GroupCommitter, Log, LogId, LogOptions, LogReader, ReadMode, Retention};
 use bascule_record::{Batch, BatchBuilder, BatchLimits, Batches, Codec, RecordRef};
 use bascule_wire::ErrorCode;

@@ -1,8 +1,9 @@
 //! How far consumer groups are behind: from their stored positions and the ends of their partitions.
 use super::text::escaped;
+use crate::clock::now_ns;
 use crate::liftbridge::{GroupPosition, GroupPositions};
 use crate::names::DEFAULT_NAMESPACE;
-use crate::partition::{Partition, now_ns};
+use crate::partition::Partition;
 use crate::view::View;
 use bascule_log::ReadMode;
 use bascule_record::{Batches, Header};

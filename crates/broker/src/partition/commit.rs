@@ -3,9 +3,10 @@ use super::{
     AppendError, Committed, Done, IncomingRecord, NatsCopy, Partition, Rejected,
     append_budget::AppendReservation, observer::CommittedAppend,
 };
+use crate::clock::now_ns;
 use bascule_log::Error;
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 /// An append whose caller waits. Answers exactly once, always: also when it is dropped, by a caller that gave up, a queue
 /// that ended or a task that died.
@@ -135,11 +136,4 @@ pub(super) fn settle(
             }
         }
     }
-}
-
-/// Nanoseconds since 1970.
-pub(crate) fn now_ns() -> i64 {
-    SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .map_or(0, |since| since.as_nanos() as i64)
 }

@@ -1,20 +1,9 @@
 //! What a partition's log needs from time to time: retention, compaction, a trim.
+use super::Partition;
 use super::writer::Writer;
-use super::{Partition, commit::now_ns};
+use crate::clock::cautious_now_ns;
 use crate::events::PartitionChange;
-use bascule_log::{ClockGuard, CompactionReport, Error, Log};
-use parking_lot::Mutex;
-use std::sync::OnceLock;
-use std::time::Instant;
-
-/// A time of day for removal, ns since 1970: one that a clock set forward does not hurry. Each call is a look at the clock.
-pub(crate) fn cautious_now_ns() -> i64 {
-    static CLOCK: OnceLock<(Instant, Mutex<ClockGuard>)> = OnceLock::new();
-    let (began, guard) =
-        CLOCK.get_or_init(|| (Instant::now(), Mutex::new(ClockGuard::new(now_ns(), 0))));
-    let elapsed = i64::try_from(began.elapsed().as_nanos()).unwrap_or(i64::MAX);
-    guard.lock().trusted_ns(now_ns(), elapsed)
-}
+use bascule_log::{CompactionReport, Error, Log};
 
 /// Retention, then compaction; what waits for the disk happens on threads of the log.
 ///

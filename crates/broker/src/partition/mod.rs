@@ -27,7 +27,6 @@ mod task;
 mod tests;
 mod writer;
 
-pub(crate) use commit::now_ns;
 pub use context::PartitionContext;
 pub(crate) use damage::sentence as damage_sentence;
 pub(crate) use decode_batch::decode_batch;
@@ -35,7 +34,6 @@ pub use handle::{EndReason, Partition, PartitionIdentity, PartitionStatus, Subsc
 pub use incoming::{
     Append, AppendError, Committed, Done, IncomingRecord, Payload, RejectReason, Rejected,
 };
-pub(crate) use maintenance::cautious_now_ns;
 pub use message_ids::fuzz::message_ids as fuzz_message_ids;
 pub(crate) use message_ids::{IdBudget, message_id};
 pub use observer::{CommitObserver, CommittedAppend};

@@ -2,7 +2,8 @@
 use super::jetstream::Ids;
 use super::message_ids::{Snapshot, WINDOW_NS, link_before, recover};
 use super::task::Task;
-use super::{NatsAcks, Partition, PartitionSpec, now_ns};
+use super::{NatsAcks, Partition, PartitionSpec};
+use crate::clock::now_ns;
 use crate::events::PartitionChange;
 use bascule_log::LogReader;
 use std::io;

@@ -1,11 +1,12 @@
 //! From groups of appends to few batches in the log: checks of single records, coalescing, duplicates, failures.
-use super::commit::{AppendReply, InFlight, now_ns, settle};
+use super::commit::{AppendReply, InFlight, settle};
 use super::jetstream::Ids;
 use super::task::{Flush, Queued};
 use super::{
     AppendError, IncomingRecord, NatsAcks, NatsCopy, Partition, PartitionSpec, Payload,
     RejectReason, Rejected, maintenance,
 };
+use crate::clock::now_ns;
 use crate::events::PartitionChange;
 use bascule_log::{Appended, Error, Log};
 use bascule_record::{BatchBuilder, BuildError, HeaderEntry, RecordRef, SealedBatch};

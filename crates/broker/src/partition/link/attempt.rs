@@ -1,5 +1,6 @@
 //! One pass over the pieces of one published epoch of one partition.
-use super::super::{AppendError, Partition, PartitionContext, now_ns};
+use super::super::{AppendError, Partition, PartitionContext};
+use crate::clock::now_ns;
 use crate::stage::{Link, PieceFault, PieceFile, Sink, Target};
 use bascule_log::{ReadError, failpoint};
 use bascule_record::{Producer, SealedBatch};

@@ -5,8 +5,8 @@ mod jetstream;
 mod life;
 mod links;
 
-use super::commit::now_ns;
 use super::*;
+use crate::clock::now_ns;
 use crate::encryption::Masters;
 use crate::events::{Event, Events, PartitionChange};
 use crate::limits::Limits;
