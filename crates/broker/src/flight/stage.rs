@@ -10,9 +10,8 @@ use super::request::{PutCommand, StageCommand};
 use super::whole::BodyEnd;
 use super::{resolve, threads};
 use crate::access::Authorization;
-use crate::partition::Partition;
 use crate::resume::{RESUMES, resume};
-use crate::stage::{SealedPiece, StageCall, StageError, TakeError};
+use crate::stage::{SealedPiece, StageCall, StageError, StagePartition, StageStream, TakeError};
 use crate::tls::Peer;
 use crate::view::StreamView;
 use arrow_array::RecordBatch;
@@ -43,6 +42,8 @@ pub struct StageTarget {
     stream: Arc<StreamView>,
     incarnation: Option<u64>,
     rule: Rule,
+    /// Partitions that got rows, by number: a call keeps to them.
+    lanes: HashMap<u32, Arc<StagePartition>>,
     call: StageCall,
 }
 
@@ -81,7 +82,9 @@ impl StageTarget {
         }
         let client = peer.identity.as_deref().unwrap_or_default();
         let stage = &context.partitions.stage;
-        let call = stage.begin(staged.piece(), &stream, client).await;
+        let call = stage
+            .begin(staged.piece(), stage_stream(&stream), client)
+            .await;
         let call = call.map_err(|error| staging_failed(&error))?;
         Ok(Self {
             context: context.clone(),
@@ -93,6 +96,7 @@ impl StageTarget {
                 partitions,
                 keyless: staged.task % partitions.get(),
             },
+            lanes: HashMap::new(),
             call,
         })
     }
@@ -159,11 +163,10 @@ impl StageTarget {
         if partitions.stage.is_full(&partitions.space) {
             return Err(staging_failed(&StageError::Full));
         }
-        let mut lanes = HashMap::new();
         let mut batch = batch;
         loop {
             let (call, rule, stream) = (self.call, self.rule, self.stream.clone());
-            let known = lanes.clone();
+            let known = self.lanes.clone();
             let taken = threads::run(move || take(call, &stream, rule, batch, &known)).await;
             let taken = taken.map_err(|lost| internal(format!("rows were not staged: {lost}")))?;
             let step;
@@ -172,7 +175,8 @@ impl StageTarget {
                 Step::Taken => return Ok(self),
                 Step::Needs(numbers, again) => {
                     for number in numbers {
-                        lanes.insert(number, self.lane(number).await?);
+                        let lane = self.lane(number).await?;
+                        self.lanes.insert(number, lane);
                     }
                     batch = again;
                 }
@@ -181,7 +185,7 @@ impl StageTarget {
     }
 
     /// A partition that takes rows; resumed when it is paused.
-    async fn lane(&self, number: u32) -> Result<Partition, Status> {
+    async fn lane(&self, number: u32) -> Result<Arc<StagePartition>, Status> {
         let (namespace, name) = (self.stream.namespace.as_str(), self.stream.name.as_str());
         let mut resumes = 0;
         loop {
@@ -191,7 +195,7 @@ impl StageTarget {
             let paused = resolve::partition(&stream, number)?;
             if !(paused.paused && paused.handle.is_none()) || resumes == RESUMES {
                 let lane = lane(&self.context, &stream, number, Some(expected));
-                return lane.map(|lane| lane.partition);
+                return lane.map(|lane| Arc::new(lane.partition.stage_partition()));
             }
             let resumed =
                 resume(&self.context.events, (namespace, name), number as i32, None).await;
@@ -216,7 +220,7 @@ fn take(
     stream: &StreamView,
     rule: Rule,
     batch: RecordBatch,
-    lanes: &HashMap<u32, Partition>,
+    lanes: &HashMap<u32, Arc<StagePartition>>,
 ) -> Result<(StageCall, Step), Status> {
     if batch.num_rows() == 0 {
         return Ok((call, Step::Taken));
@@ -229,12 +233,7 @@ fn take(
         rule.partitions,
         rule.keyless,
     )?;
-    let lane = |number: &u32| {
-        call.partition(*number)
-            .or_else(|| lanes.get(number))
-            .cloned()
-    };
-    let found: Vec<_> = parts.keys().map(lane).collect();
+    let found: Vec<_> = parts.keys().map(|number| lanes.get(number)).collect();
     let new: Vec<_> = parts
         .keys()
         .zip(&found)
@@ -252,6 +251,15 @@ fn take(
     }
     call.settle().map_err(|error| staging_failed(&error))?;
     Ok((call, Step::Taken))
+}
+
+fn stage_stream(stream: &StreamView) -> StageStream {
+    let partitions = stream.partitions.iter();
+    StageStream {
+        id: stream.id,
+        name: stream.name.clone(),
+        incarnations: partitions.map(|partition| partition.incarnation).collect(),
+    }
 }
 
 fn answer(piece: &SealedPiece) -> PutResult {

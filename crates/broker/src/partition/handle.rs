@@ -7,6 +7,7 @@ use super::subscriber_hint::SubscriberHint;
 use super::task::{self, Message};
 use super::{Append, AppendError, Committed, NatsAcks, PartitionContext, PartitionSpec, Payload};
 use crate::events::{Event, PartitionChange};
+use crate::stage::StagePartition;
 use bascule_log::{GroupCommitter, HighWatermarkUpdater, Log, LogReader, Recovery};
 use bascule_record::Producer;
 
@@ -179,6 +180,17 @@ impl Partition {
     /// Largest record it takes. Records that come one by one are checked by the task; whoever seals batches checks them.
     pub fn max_record_bytes(&self) -> usize {
         self.0.max_record_bytes.load(Ordering::Relaxed) as usize
+    }
+
+    /// What staging rows for it takes.
+    pub(crate) fn stage_partition(&self) -> StagePartition {
+        StagePartition {
+            number: self.0.identity.number,
+            incarnation: self.0.identity.incarnation,
+            subject: self.0.identity.subject.clone(),
+            max_record_bytes: self.max_record_bytes(),
+            reader: self.reader(),
+        }
     }
 
     /// What it is.

@@ -1,4 +1,5 @@
 //! One call that stages: the rows of one task attempt for one stream.
+use super::destination::{StagePartition, StageStream};
 use super::error::StageError;
 use super::file::PieceFile;
 use super::format::Contents;
@@ -8,8 +9,6 @@ use super::store::Stage;
 use super::table::Sink;
 use super::writer::PieceWriter;
 use crate::clock::now_ns;
-use crate::partition::Partition;
-use crate::view::StreamView;
 use bascule_log::failpoint;
 use bascule_record::{BatchBuilder, BatchLimits, Codec};
 use bascule_wire::flight::digest::RowDigest;
@@ -41,9 +40,7 @@ pub struct StageCall {
     stage: Arc<Stage>,
     key: CallKey,
     sink: Arc<Sink>,
-    stream: String,
-    /// Incarnations of the stream's partitions.
-    incarnations: Vec<u64>,
+    stream: StageStream,
     parts: BTreeMap<u32, Part>,
     /// Receipt time of all rows; a link gives them another.
     now: i64,
@@ -53,7 +50,7 @@ pub struct StageCall {
 /// The rows for one partition.
 #[derive(Debug)]
 struct Part {
-    partition: Partition,
+    partition: Arc<StagePartition>,
     builder: BatchBuilder,
     digest: RowDigest,
     piece: PieceWriter,
@@ -90,39 +87,31 @@ impl StageCall {
         stage: &Arc<Stage>,
         key: CallKey,
         sink: Arc<Sink>,
-        stream: &StreamView,
+        stream: StageStream,
     ) -> Self {
-        let partitions = stream.partitions.iter();
-        let incarnations: Vec<_> = partitions.map(|partition| partition.incarnation).collect();
-        let batch_bytes = GATHERED_BY_CALL / incarnations.len().max(1);
+        let batch_bytes = GATHERED_BY_CALL / stream.incarnations.len().max(1);
         Self {
             stage: stage.clone(),
             key,
             sink,
-            stream: stream.name.clone(),
-            incarnations,
+            stream,
             parts: BTreeMap::new(),
             now: now_ns(),
             batch_bytes: batch_bytes.clamp(LEAST_BATCH_BYTES, BATCH_BYTES),
         }
     }
 
-    /// The partition that rows for `number` go to, once there were some: a call keeps to it.
-    pub fn partition(&self, number: u32) -> Option<&Partition> {
-        self.parts.get(&number).map(|part| &part.partition)
-    }
-
-    /// Takes `rows` of `batch`, which are for `partition`.
+    /// Takes `rows` of `batch`, which are for `partition`: the same one in all calls for its number.
     ///
     /// # Errors
     /// [`TakeError`]; the call is over then.
     pub fn take(
         &mut self,
-        partition: &Partition,
+        partition: &Arc<StagePartition>,
         batch: &Ingest<'_>,
         rows: &Rows,
     ) -> Result<(), TakeError> {
-        let number = partition.identity().number;
+        let number = partition.number;
         self.add_part(partition)?;
         let Some(part) = self.parts.get_mut(&number) else {
             return Ok(());
@@ -203,9 +192,8 @@ impl StageCall {
     }
 
     /// Opens a part for the first rows of a partition.
-    fn add_part(&mut self, partition: &Partition) -> Result<(), StageError> {
-        let identity = partition.identity();
-        let (number, incarnation) = (identity.number, identity.incarnation);
+    fn add_part(&mut self, partition: &Arc<StagePartition>) -> Result<(), StageError> {
+        let (number, incarnation) = (partition.number, partition.incarnation);
         if self.parts.contains_key(&number) {
             return Ok(());
         }
@@ -230,12 +218,12 @@ impl StageCall {
         let limits = BatchLimits {
             records: BATCH_RECORDS,
             bytes: self.batch_bytes,
-            record_bytes: partition.max_record_bytes(),
+            record_bytes: partition.max_record_bytes,
         };
         let part = Part {
             partition: partition.clone(),
             builder: BatchBuilder::new(limits),
-            digest: RowDigest::new(&self.stream),
+            digest: RowDigest::new(&self.stream.name),
             piece,
             charged: least,
         };
@@ -256,7 +244,7 @@ impl StageCall {
             .values()
             .map(|part| part.piece.incarnation())
             .collect();
-        let mut others = self.incarnations.iter();
+        let mut others = self.stream.incarnations.iter();
         if others.any(|incarnation| !written.contains(incarnation) && is_here(incarnation)) {
             return Err(different());
         }
@@ -334,12 +322,11 @@ impl StageCall {
 impl Part {
     /// Writes what was gathered.
     fn write(&mut self, stage: &Stage, sink: &Sink) -> Result<(), StageError> {
-        let own = self.partition.identity().subject.as_str();
-        let own = Some(own).filter(|own| !own.is_empty());
+        let own = Some(self.partition.subject.as_str()).filter(|own| !own.is_empty());
         let Some(batch) = self.builder.seal(Codec::None, None, own) else {
             return Ok(());
         };
-        let stamped = self.piece.stamp(&self.partition, batch)?;
+        let stamped = self.piece.stamp(&self.partition.reader, batch)?;
         let after = charge(self.piece.file_bytes() + stamped.len() as u64);
         let more = after - self.charged;
         stage.index().reserve(sink, more, 0, stage.broker_bytes())?;

@@ -5,11 +5,13 @@
 //! * [`Stage`]: the pieces of this broker. A piece is a file in `partitions/<incarnation>/stage/`
 //!   (`specs/formats/stage.md`) that is never changed once it has its name. Only the table makes pieces void, and only void
 //!   pieces are deleted.
-//! * [`StageCall`]: one task attempt's rows for one stream, until they are sealed.
+//! * [`StageCall`]: one task attempt's rows for one stream, until they are sealed. [`StageStream`], [`StagePartition`]: where they
+//!   are to go.
 //!
 //! A failure to write a piece fails its call, never a partition. Nothing of this is in the write-ahead log.
 mod call;
 mod confirm;
+mod destination;
 mod error;
 mod file;
 mod format;
@@ -27,6 +29,7 @@ mod writer;
 
 pub use call::{SealedPiece, StageCall, TakeError};
 pub use confirm::{Claim, ConfirmRequest, Confirmation, Missing, StagedAttempt};
+pub use destination::{StagePartition, StageStream};
 pub use error::StageError;
 pub use file::{PieceBatches, PieceFault, PieceFile};
 pub use format::{Contents, FormatError};

@@ -1,5 +1,6 @@
 //! The pieces of this broker, and the sink table that judges them.
 use super::call::StageCall;
+use super::destination::{StagePartition, StageStream};
 use super::error::StageError;
 use super::file::{PieceFault, PieceFile};
 use super::index::Index;
@@ -9,9 +10,7 @@ use super::rules::{self, Admission};
 use super::table::{Link, Sink, SinkChanges, SinkTable, StaleVersion};
 use super::writer::{Folder, StageSealer, TEMPORARY};
 use crate::events::{Events, Level};
-use crate::partition::Partition;
 use crate::space::Space;
-use crate::view::StreamView;
 use arc_swap::ArcSwap;
 use parking_lot::{Mutex, MutexGuard};
 use serde_json::json;
@@ -162,7 +161,7 @@ impl Stage {
     pub async fn begin(
         self: &Arc<Self>,
         id: PieceId,
-        stream: &StreamView,
+        stream: StageStream,
         client: &str,
     ) -> Result<StageCall, StageError> {
         let mut version = self.version.subscribe();
@@ -294,18 +293,17 @@ impl Stage {
     }
 
     /// Where the pieces of a partition go.
-    pub(super) fn folder_of(&self, partition: &Partition) -> Folder {
-        let identity = partition.identity();
+    pub(super) fn folder_of(&self, partition: &StagePartition) -> Folder {
         let sealer = self
             .sealers
             .lock()
-            .entry(identity.incarnation)
+            .entry(partition.incarnation)
             .or_default()
             .clone();
         Folder {
-            path: self.folder(identity.incarnation),
-            incarnation: identity.incarnation,
-            number: identity.number,
+            path: self.folder(partition.incarnation),
+            incarnation: partition.incarnation,
+            number: partition.number,
             sealer,
         }
     }

@@ -1,8 +1,8 @@
 //! Pieces for tests of what reads them.
+use super::destination::StagePartition;
 use super::piece::PieceId;
 use super::store::Stage;
 use super::writer::PieceWriter;
-use crate::partition::Partition;
 use bascule_record::SealedBatch;
 use std::time::Instant;
 
@@ -10,19 +10,22 @@ impl Stage {
     /// Seals a piece of these batches, whose rows have this digest.
     pub(crate) fn put(
         &self,
-        partition: &Partition,
+        partition: &StagePartition,
         id: PieceId,
         batches: Vec<SealedBatch>,
         digest: u128,
     ) {
         let mut piece = PieceWriter::new(self.folder_of(partition), id, self.next_file());
         for batch in batches {
-            let stamped = piece.stamp(partition, batch).unwrap();
+            let stamped = piece.stamp(&partition.reader, batch).unwrap();
             piece.append(&stamped).unwrap();
         }
         piece.seal(digest).unwrap();
-        let incarnation = partition.identity().incarnation;
-        self.index()
-            .add_found(incarnation, id, piece.file_bytes(), Instant::now());
+        self.index().add_found(
+            partition.incarnation,
+            id,
+            piece.file_bytes(),
+            Instant::now(),
+        );
     }
 }

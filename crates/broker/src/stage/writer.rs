@@ -4,8 +4,7 @@ use super::format::{Contents, FOOTER_BYTES, HEADER_BYTES, Header};
 use super::numbers::Digest;
 use super::piece::PieceId;
 use crate::owner_only;
-use crate::partition::Partition;
-use bascule_log::failpoint;
+use bascule_log::{LogReader, failpoint};
 use bascule_record::crypt::{SealError, Sealer};
 use bascule_record::{Header as BatchHeader, SealedBatch, Stamp};
 use bytes::Bytes;
@@ -36,11 +35,11 @@ impl StageSealer {
     /// The batch with its place in a piece, encrypted when the stream is.
     fn stamp(
         &self,
-        partition: &Partition,
+        reader: &LogReader,
         batch: SealedBatch,
         stamp: &Stamp,
     ) -> Result<Bytes, SealError> {
-        let keys = partition.reader().keys();
+        let keys = reader.keys();
         let Some(key_id) = keys.current() else {
             return Ok(batch.stamp(stamp));
         };
@@ -117,11 +116,11 @@ impl PieceWriter {
         (HEADER_BYTES + FOOTER_BYTES) as u64 + self.contents.bytes
     }
 
-    /// The batch as it is to be stored next.
+    /// The batch as it is to be stored next. `reader`: of the partition's log, which has the keys.
     ///
     /// # Errors
     /// [`StageError::Encryption`].
-    pub fn stamp(&self, partition: &Partition, batch: SealedBatch) -> Result<Bytes, StageError> {
+    pub fn stamp(&self, reader: &LogReader, batch: SealedBatch) -> Result<Bytes, StageError> {
         let stamp = Stamp {
             incarnation: self.folder.incarnation,
             partition: self.folder.number,
@@ -130,7 +129,7 @@ impl PieceWriter {
             chain: self.chain,
             not_before: i64::MIN,
         };
-        let stamped = self.folder.sealer.stamp(partition, batch, &stamp);
+        let stamped = self.folder.sealer.stamp(reader, batch, &stamp);
         stamped.map_err(|error| StageError::Encryption {
             partition: self.folder.number,
             reason: error.to_string(),

@@ -53,7 +53,12 @@ fn staged(partition: &Partition, sink: u64, from: u64) -> Value {
             task_attempt: 64,
         };
         let stage = &partition.0.context.stage;
-        stage.put(partition, id, batches(sink, first, sizes), 1);
+        stage.put(
+            &partition.stage_partition(),
+            id,
+            batches(sink, first, sizes),
+            1,
+        );
         first += sizes.iter().sum::<usize>();
     }
     let digest = format!("{:032x}", TASKS.len());
