@@ -11,7 +11,7 @@ use crate::events::Events;
 use crate::flight::{FlightContext, FlightRouter};
 use crate::groups::{GroupVersions, Members};
 use crate::liftbridge::{
-    AdminService, GroupPositions, HealthService, LiftbridgeContext, LiftbridgeService,
+    AdminMethods, GroupPositions, HealthMethods, LiftbridgeContext, LiftbridgeMethods, RawService,
 };
 use crate::limits::Limits;
 use crate::metrics::MetricsContext;
@@ -112,9 +112,12 @@ impl Parts {
                 tls: self.tls.clone(),
                 events: self.events.clone(),
             },
-            liftbridge: LiftbridgeService::new(liftbridge.clone()),
-            admin: AdminService::new(liftbridge),
-            health: HealthService::new(self.condition.clone(), self.event_loop.clone()),
+            liftbridge: RawService(LiftbridgeMethods(liftbridge.clone())),
+            admin: RawService(AdminMethods(liftbridge)),
+            health: RawService(HealthMethods::new(
+                self.condition.clone(),
+                self.event_loop.clone(),
+            )),
             flight: FlightRouter::new(self.flight()),
         }
     }

@@ -3,7 +3,7 @@ use super::error::EngineError;
 use crate::admission::{CallLayer, Listener, accept};
 use crate::events::Level;
 use crate::flight::FlightRouter;
-use crate::liftbridge::{AdminService, HealthService, LiftbridgeService, reflection};
+use crate::liftbridge::{AdminMethods, HealthMethods, LiftbridgeMethods, RawService, reflection};
 use crate::limits::Limits;
 use bascule_wire::ErrorCode;
 use std::io;
@@ -37,9 +37,9 @@ const FAULTS: usize = 1024;
 pub(crate) struct Services {
     pub(crate) limits: Limits,
     pub(crate) listener: Listener,
-    pub(crate) liftbridge: LiftbridgeService,
-    pub(crate) admin: AdminService,
-    pub(crate) health: HealthService,
+    pub(crate) liftbridge: RawService<LiftbridgeMethods>,
+    pub(crate) admin: RawService<AdminMethods>,
+    pub(crate) health: RawService<HealthMethods>,
     pub(crate) flight: FlightRouter,
 }
 

@@ -21,7 +21,7 @@ pub(super) const SHOWN: usize = 200;
 
 /// The parts of a request that the handlers look at besides its body.
 #[derive(Clone, Debug)]
-pub(super) struct Call {
+pub(crate) struct Call {
     /// When the caller gives up; `None` = never.
     pub(super) deadline: Option<Instant>,
     /// Whom the connection is with.

@@ -2,6 +2,7 @@
 //! Flight, and the control plane (`bascule.admin`, or the name of our service).
 use super::call::{Call, decoded};
 use super::frames::frame;
+use super::raw_service::CallHandler;
 use super::reply::{self, Reply};
 use crate::condition::Condition;
 use crate::watchdog::EventLoop;
@@ -11,10 +12,7 @@ use futures_util::stream;
 use http_body::Frame;
 use http_body_util::StreamBody;
 use prost::Message;
-use std::convert::Infallible;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 use std::time::Duration;
 use tonic::Status;
 use tonic::body::Body;
@@ -52,14 +50,14 @@ struct HealthCheckResponse {
     status: i32,
 }
 
-/// The service, for tonic's router. Answers also while the broker does not serve.
+/// Answers also while the broker does not serve.
 #[derive(Clone, Debug)]
-pub(crate) struct HealthService {
+pub(crate) struct HealthMethods {
     condition: Arc<Condition>,
     event_loop: Arc<EventLoop>,
 }
 
-impl HealthService {
+impl HealthMethods {
     /// Health of the broker in this condition; that of the control plane is its event loop's.
     pub(crate) fn new(condition: Arc<Condition>, event_loop: Arc<EventLoop>) -> Self {
         Self {
@@ -85,28 +83,16 @@ impl HealthService {
     }
 }
 
-impl tonic::server::NamedService for HealthService {
+impl CallHandler for HealthMethods {
     const NAME: &'static str = "grpc.health.v1.Health";
-}
 
-impl tower::Service<http::Request<Body>> for HealthService {
-    type Response = Reply;
-    type Error = Infallible;
-    type Future = Pin<Box<dyn Future<Output = Result<Reply, Infallible>> + Send>>;
-
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, request: http::Request<Body>) -> Self::Future {
-        let health = self.clone();
-        let call = Call::new(&request);
-        Box::pin(async move { Ok(reply::result(answer(health, call, request).await)) })
+    async fn answer(self, call: Call, request: http::Request<Body>) -> Reply {
+        reply::result(answer(self, call, request).await)
     }
 }
 
 async fn answer(
-    health: HealthService,
+    health: HealthMethods,
     call: Call,
     request: http::Request<Body>,
 ) -> Result<Reply, Status> {
@@ -137,7 +123,7 @@ fn encode(status: ServingStatus) -> Vec<u8> {
 
 /// The status now, then each change, until the caller goes away.
 fn watch(
-    health: HealthService,
+    health: HealthMethods,
     service: String,
 ) -> impl futures_util::Stream<Item = Result<Frame<Bytes>, Status>> {
     stream::unfold(

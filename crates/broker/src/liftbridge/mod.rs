@@ -6,7 +6,8 @@
 //! only in this folder.
 //!
 //! * `context`: what all of it uses of the broker.
-//! * [`mod@service`]: dispatch of `/proto.API/*`; [`mod@admin`]: our own methods; [`mod@health`]: `grpc.health.v1`; `reflection`.
+//! * `raw_service`: a service over raw bodies. [`mod@methods`]: dispatch of `/proto.API/*`; [`mod@admin`]: our own methods;
+//!   [`mod@health`]: `grpc.health.v1`; `reflection`.
 //! * `frames`, `reply`, `call`: gRPC framing, response bodies, what came with a call.
 //! * `route`, `refusal`, `resume`: the checks before an append, in the order of liftbridge §3.7, how each failure
 //!   reads, and waking a paused partition.
@@ -26,9 +27,11 @@ pub(crate) mod fuzz;
 mod generation;
 mod health;
 mod intake;
+mod methods;
 mod position;
 mod publish;
 mod publish_async;
+mod raw_service;
 pub(crate) mod reflection;
 mod refusal;
 mod reply;
@@ -36,7 +39,6 @@ mod responses;
 mod resume;
 mod reverse;
 mod route;
-mod service;
 mod subscribe;
 mod subscription;
 #[cfg(test)]
@@ -44,8 +46,9 @@ mod tests;
 mod to_subject;
 mod wanted;
 
-pub(crate) use admin::AdminService;
+pub(crate) use admin::AdminMethods;
 pub(crate) use context::LiftbridgeContext;
 pub(crate) use cursors::{GroupPosition, GroupPositions};
-pub(crate) use health::HealthService;
-pub(crate) use service::LiftbridgeService;
+pub(crate) use health::HealthMethods;
+pub(crate) use methods::LiftbridgeMethods;
+pub(crate) use raw_service::RawService;
