@@ -18,7 +18,7 @@ from bascule.client._core.calls.details import (
     StreamDetails,
 )
 from bascule.client._core.calls.sinks import Sink, SinkPartition
-from bascule.client._core.consumer_core import GroupStart
+from bascule.client._core.consumer_config import GroupStart
 from bascule.client._core.consumer_flow import OnChange
 from bascule.client._core.cursors import group_cursor
 from bascule.client._core.membership import Assignment

@@ -15,7 +15,8 @@ from bascule.client._core.calls.positions import Positions
 from bascule.client._core.calls.publishing import Publishing
 from bascule.client._core.calls.sinks import Sinks
 from bascule.client._core.connection_pool import MAX_IN_FLIGHT, ConnectionPool
-from bascule.client._core.consumer_core import ConsumerConfig, ConsumerCore, GroupStart
+from bascule.client._core.consumer_config import ConsumerConfig, GroupStart
+from bascule.client._core.consumer_core import ConsumerCore
 from bascule.client._core.consumer_flow import Callbacks, OnChange
 from bascule.client._core.deadline import Deadline
 from bascule.client._core.partitioning import check_choice

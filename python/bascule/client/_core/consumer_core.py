@@ -17,12 +17,13 @@ import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, Literal, TypeAlias
+from typing import Final, Literal
 
 from bascule import engine
 from bascule.client._core import cursors, requests
 from bascule.client._core.batch import Batch
 from bascule.client._core.connection_pool import ConnectionPool
+from bascule.client._core.consumer_config import ConsumerConfig
 from bascule.client._core.deadline import Deadline
 from bascule.client._core.error_context import error_context
 from bascule.client._core.fencing import Fencing, is_fenced
@@ -30,50 +31,16 @@ from bascule.client._core.membership import Assignment, Membership, MembershipSt
 from bascule.client._core.routes import CursorPlace, PartitionPlace
 from bascule.client._core.subscribe_options import Member, SubscribeOptions
 from bascule.client._core.subscription import Subscription
-from bascule.client._core.types import OffsetReset
 from bascule.errors import BrokerError, StateError, UsageError, error
 
-__all__ = ["Change", "ConsumerConfig", "ConsumerCore", "GroupStart"]
+__all__ = ["Change", "ConsumerCore"]
 
-GroupStart: TypeAlias = Literal["earliest", "latest", "new", "error"]
-"""Where a group begins in a partition without a stored position; "error" = raise an error instead."""
-
-_STARTS: Final = ("earliest", "latest", "new", "error")
 _GONE: Final = frozenset({"stream_not_found", "partition_not_found"})
 """Error codes that mean that the incarnation that was read has ended."""
 _RETRY_SECONDS: Final = 1.0
 """Seconds before a partition that could not be read, or that ended, is tried again."""
 _WAIT_SECONDS: Final = 0.5
 """Longest single wait, in seconds."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ConsumerConfig:
-    """Configuration of a consumer; the fields are the arguments of `Client.consumer`."""
-
-    group: str
-    consumer: str
-    streams: tuple[str, ...]
-    start: GroupStart
-    commit_interval: float | None
-    resume: bool
-    batch_records: int
-    subject: str | None = None
-    auto_offset_reset: OffsetReset = "error"
-
-    def __post_init__(self) -> None:
-        """Check what can be checked here.
-
-        Raises:
-            UsageError: code `invalid_argument`.
-        """
-        if self.start not in _STARTS:
-            raise UsageError("invalid_argument", f'start is "earliest", "latest", "new" or "error", not {self.start!r}')
-        if self.commit_interval is not None and not self.commit_interval > 0:
-            text = f"commit_interval is a number of seconds above 0, or None, not {self.commit_interval}"
-            raise UsageError("invalid_argument", text)
-        if self.batch_records < 1:
-            raise UsageError("invalid_argument", f"batch_records is 1 or more, not {self.batch_records}")
 
 
 @dataclass(frozen=True, slots=True)
