@@ -28,23 +28,10 @@ Event: TypeAlias = (
     | tuple[Literal["nats"], tuple[str, str, bytes, int]]
     | tuple[Literal["log"], tuple[int, str, str, bytes]]
 )
-"""The kind and its fields in order, by the types of `bascule._seam`:
-
-| kind | fields |
-|---|---|
-| request | request id, protocol/Method, message, peer `host:port`, name in its certificate or None, ms until the caller's deadline or None |
-| committed | log index from 1, entry, proposal id or None for an entry of an earlier run |
-| failed | proposal id, error code (specs/errors.toml), one sentence |
-| barrier | barrier id, last committed index at the time |
-| partition | incarnation, number, change (`failed`, `damaged`, `recovered`, `full`, `writable`, …), one sentence, JSON object |
-| nats | change (`connected`, `disconnected`, `slow_consumer`, `error`), one sentence, JSON object, running count |
-| log | level (20 info, 30 warning, 40 error), target such as `log.recovery`, message, JSON object |
-"""
+"""The kind and its fields in order; `bascule._seam` has a type for each kind, which says what the fields mean."""
 
 Reply: TypeAlias = tuple[int, bytes] | tuple[int, int, str, str | None, bytes]
-"""(request id, response message), or of a request that failed (request id, gRPC status code, status message, code of
-specs/errors.toml or None for the usual one of the status, JSON object of the values in the message).
-"""
+"""The fields, in order, of `Answer` or of `Rejected` of `bascule._seam`; the details as a JSON object."""
 
 @final
 class Engine:

@@ -1,4 +1,4 @@
-//! Events and replies as they cross the seam; `_native.pyi` has the same table.
+//! Events and replies as they cross the seam; `python/bascule/_seam.py` has the same types.
 use crate::failure::native_error;
 use bascule_broker::events::{Event, Rejection, Request};
 use bascule_client::ErrorCode;

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use std::time::Duration;
 use tonic::{Code, Status};
 
-/// One event: `_native.pyi` says how each kind crosses the seam.
+/// One event: `python/bascule/_seam.py` says how each kind crosses the seam.
 #[derive(Clone, Debug)]
 pub enum Event {
     /// An admin request that wants an answer.
