@@ -27,7 +27,7 @@ from bascule.errors import StateError, UsageError
 
 __all__ = ["Context", "Contexts", "path"]
 
-MOST_NAME: Final = 63
+MAX_NAME: Final = 63
 _KEYS: Final = frozenset({"url", "timeout", "protected"})
 
 
@@ -117,8 +117,8 @@ class Contexts:
         Raises:
             UsageError: code `invalid_argument`: the name, the URL or the timeout.
         """
-        if not 1 <= len(name) <= MOST_NAME or not all(letter.isalnum() or letter in "-_." for letter in name):
-            text = f'"{name[:80]}" is not the name of a context: use 1 to {MOST_NAME} letters, digits, "-", "_" and "."'
+        if not 1 <= len(name) <= MAX_NAME or not all(letter.isalnum() or letter in "-_." for letter in name):
+            text = f'"{name[:80]}" is not the name of a context: use 1 to {MAX_NAME} letters, digits, "-", "_" and "."'
             raise UsageError("invalid_argument", text)
         addresses(context.url)
         protection(context.url)

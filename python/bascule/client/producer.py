@@ -25,7 +25,7 @@ OnAck: TypeAlias = Callable[[list[Receipt]], object]
 UNPUBLISHED: Final = "and the remaining records of the producer could not be published: {}"
 """Note of an exception that leaves the context of a producer."""
 
-MOST_RECORDS: Final = 50_000
+MAX_RECORDS: Final = 50_000
 """Maximum number of records of one call into the native core."""
 BATCH_BYTES: Final = 16 << 20
 """Approximate size, in bytes, at which a batch is closed."""
@@ -66,7 +66,7 @@ class Producer:
         Raises:
             UsageError: code `invalid_argument`: a number out of range.
         """
-        _check_bound("batch_records", batch_records, MOST_RECORDS)
+        _check_bound("batch_records", batch_records, MAX_RECORDS)
         _check_bound("max_in_flight", most[0])
         _check_bound("max_in_flight_bytes", most[1])
         self._make: Final = make

@@ -10,7 +10,7 @@ from bascule.errors import UsageError
 
 __all__ = ["nearest_action", "nearest_of", "read_text", "refusal"]
 
-MOST_BYTES: Final = 16 << 20
+MAX_BYTES: Final = 16 << 20
 
 
 def read_text(file: Path) -> str:
@@ -21,9 +21,9 @@ def read_text(file: Path) -> str:
     """
     try:
         with file.open("rb") as opened:
-            content = opened.read(MOST_BYTES + 1)
-        if len(content) > MOST_BYTES:
-            raise refusal(file, f"it is larger than {MOST_BYTES} bytes")
+            content = opened.read(MAX_BYTES + 1)
+        if len(content) > MAX_BYTES:
+            raise refusal(file, f"it is larger than {MAX_BYTES} bytes")
         return content.decode()
     except OSError as failure:
         raise refusal(file, f"it cannot be read: {failure.strerror}") from None

@@ -36,7 +36,7 @@ from bascule.errors import BrokerError, error
 from bascule.logs import emit, style_of
 from bascule.metadata import State
 from bascule.protocols.admin import AdminService
-from bascule.protocols.liftbridge import Gate, LiftbridgeAdmin, reserved_streams
+from bascule.protocols.liftbridge import CreationGuard, LiftbridgeAdmin, reserved_streams
 from bascule.protocols.liftbridge.activity import CODEC
 from bascule.protocols.router import Handler, Router
 from bascule.server import engine_config, reports
@@ -229,10 +229,10 @@ class Broker:
 
     def _handlers(self, controller: Controller, groups: Groups, sinks: Sinks, security: Security) -> dict[str, Handler]:
         """The handlers of all methods that the control plane answers."""
-        gate = Gate(self.settings.broker.namespace, engine_config.bounds(self.settings))
+        creation_guard = CreationGuard(self.settings.broker.namespace, engine_config.bounds(self.settings))
         creating = engine_config.stream_settings(self.settings)
-        liftbridge = LiftbridgeAdmin(controller, groups, creating, security.access, gate)
-        admin = AdminService(sinks, creating, security.access, gate)
+        liftbridge = LiftbridgeAdmin(controller, groups, creating, security.access, creation_guard)
+        admin = AdminService(sinks, creating, security.access, creation_guard)
         return {**liftbridge.handlers(), **admin.handlers()}
 
     async def _prepare(self, controller: Controller, engine: Engine) -> None:

@@ -140,7 +140,7 @@ def test_a_line_of_many_reads_stays_one_and_its_length_is_bounded(monkeypatch: p
     long = bytes(range(11, 251)) * 2_000
     lines = [b"first", long, b"", long + b"2", b"last"]
     assert [item.value for item in read(b"\n".join(lines), form("text"))] == lines
-    monkeypatch.setattr(record_reader, "MOST_LINE", 400_000)
+    monkeypatch.setattr(record_reader, "MAX_LINE", 400_000)
     with pytest.raises(UsageError, match="a line is longer than 400000 bytes"):
         read(b"\n".join(lines), form("text"))
     with pytest.raises(UsageError, match="a line is longer"):

@@ -25,7 +25,7 @@ _TRUE: Final = frozenset({"1", "t", "true", "yes", "on"})
 _FALSE: Final = frozenset({"0", "f", "false", "no", "off"})
 _LEVELS: Final = {"debug": "debug", "info": "info", "warn": "warning", "error": "error"}
 _ACK_POLICIES: Final = ("none", "leader", "all")
-MOST_PORT: Final = 65535
+MAX_PORT: Final = 65535
 SHORTEST_SEGMENT_MS: Final = 1000
 
 
@@ -90,8 +90,8 @@ def segment_age_ms(value: object) -> int:
 def port(value: object) -> int:
     """A port; 0 = a free one."""
     number = integer(value)
-    if not 0 <= number <= MOST_PORT:
-        raise ValueError(f"expected a port from 0 to {MOST_PORT}")
+    if not 0 <= number <= MAX_PORT:
+        raise ValueError(f"expected a port from 0 to {MAX_PORT}")
     return number
 
 

@@ -27,7 +27,7 @@ __all__ = ["BATCH", "InputFormat", "Item", "Source", "items", "of_arguments"]
 BATCH: Final = 4096
 """Maximum number of records of one batch."""
 CHUNK: Final = 1 << 16
-MOST_LINE: Final = 64 << 20
+MAX_LINE: Final = 64 << 20
 _COLUMNS: Final = frozenset({"value", "key", "headers", "partition"})
 _KEPT: Final = frozenset({"offset", "time", "subject", "origin_time"})
 """Further fields printed by `consume`; the broker assigns new values, unless `--keep` names the field."""
@@ -166,8 +166,8 @@ def _lines(stream: BinaryIO) -> Iterator[list[bytes]]:
             lines[0] = bytes(begun) + lines[0]
             begun.clear()
         begun += rest
-        if any(len(line) > MOST_LINE for line in (begun, *lines[:1])):
-            raise UsageError("invalid_argument", f"a line is longer than {MOST_LINE} bytes", {"limit": MOST_LINE})
+        if any(len(line) > MAX_LINE for line in (begun, *lines[:1])):
+            raise UsageError("invalid_argument", f"a line is longer than {MAX_LINE} bytes", {"limit": MAX_LINE})
         for begin in range(0, len(lines), BATCH):
             yield [line.removesuffix(b"\r") for line in lines[begin : begin + BATCH]]
     if begun:
@@ -182,7 +182,7 @@ def _of_json(stream: BinaryIO, source: Source) -> Iterator[Item]:
 
 
 def _of_csv(stream: BinaryIO, source: Source) -> Iterator[Item]:
-    csv.field_size_limit(MOST_LINE)  # the default limit, 128 KiB, is below the size of a record
+    csv.field_size_limit(MAX_LINE)  # the default limit, 128 KiB, is below the size of a record
     text = io.TextIOWrapper(stream, encoding="utf-8", newline="")
     try:
         yield from _of_rows(csv.DictReader(text, strict=True), source)

@@ -4,10 +4,10 @@ from typing import Final
 
 __all__ = ["shown"]
 
-MOST_SHOWN: Final = 60
+MAX_SHOWN: Final = 60
 
 
 def shown(value: bytes) -> str:
-    """The first `MOST_SHOWN` bytes as text on one line; other characters become `?`."""
-    text = value[:MOST_SHOWN].decode(errors="replace")
-    return "".join(letter if letter.isprintable() else "?" for letter in text) + "…" * (len(value) > MOST_SHOWN)
+    """The first `MAX_SHOWN` bytes as text on one line; other characters become `?`."""
+    text = value[:MAX_SHOWN].decode(errors="replace")
+    return "".join(letter if letter.isprintable() else "?" for letter in text) + "…" * (len(value) > MAX_SHOWN)

@@ -20,7 +20,7 @@ PLAIN: Final = ("bascule", "liftbridge")
 PROTECTED: Final = ("bascules", "liftbridges")
 """Schemes with TLS."""
 
-MOST_PORT: Final = 65535
+MAX_PORT: Final = 65535
 
 
 def connection_pool(  # noqa: PLR0913 (everything but the URL is keyword-only)
@@ -98,7 +98,7 @@ def _address(url: str, part: str) -> str:
         host, port = part, str(DEFAULT_PORT)
     if ":" in host and not (host.startswith("[") and host.endswith("]")):
         raise _refusal(url, f"an IPv6 address is written in brackets, e.g. [::1]:{DEFAULT_PORT}")
-    if not host or not re.fullmatch(r"[0-9]{1,5}", port) or not 0 < int(port) <= MOST_PORT:
+    if not host or not re.fullmatch(r"[0-9]{1,5}", port) or not 0 < int(port) <= MAX_PORT:
         raise _refusal(url, f'"{part}" is not host or host:port')
     return f"{host}:{int(port)}"
 

@@ -25,9 +25,9 @@ __all__ = ["MAX_IN_FLIGHT", "ConnectionPool", "Watched", "may_try_again"]
 
 T = TypeVar("T")
 
-MOST_CONNECT_SECONDS: Final = 5.0
+MAX_CONNECT_SECONDS: Final = 5.0
 _FIRST_PAUSE: Final = 0.02
-_MOST_PAUSE: Final = 1.0
+_MAX_PAUSE: Final = 1.0
 _RECONNECT: Final = frozenset({"unavailable", "not_leader"})
 _LOST: Final = frozenset({"outcome_unknown"})
 _AGAIN: Final = frozenset({"unavailable", "not_leader", "busy"})
@@ -212,7 +212,7 @@ class ConnectionPool:
             raise UsageError("closed", "the client is closed")
         if known is not None:
             return known
-        seconds = min(MOST_CONNECT_SECONDS, deadline.left_ms() / 1000)
+        seconds = min(MAX_CONNECT_SECONDS, deadline.left_ms() / 1000)
         options = {**self._options, "connect_timeout_ms": max(1, round(seconds * 1000))}
         try:
             made = self._connector(address, json.dumps(options).encode())
@@ -256,7 +256,7 @@ def _pauses() -> Iterator[float]:
     pause = _FIRST_PAUSE
     while True:
         yield pause * random.uniform(0.5, 1.5)  # noqa: S311 (spreads clients, guards nothing)
-        pause = min(2 * pause, _MOST_PAUSE)
+        pause = min(2 * pause, _MAX_PAUSE)
 
 
 def may_try_again(failure: BrokerError, *, repeatable: bool) -> bool:

@@ -274,8 +274,10 @@ class ConsumerCore:
             for place in tuple(self._owned):
                 self._read_on(place, state)
         new = tuple(sorted(state.assigned - self._owned.keys()))
-        later = self._membership.is_later
-        self._owned.update({place: self._begin(place, state, is_recreated=later(place.stream)) for place in new})
+        was_recreated = self._membership.was_recreated
+        self._owned.update(
+            {place: self._begin(place, state, is_recreated=was_recreated(place.stream)) for place in new}
+        )
         self._followed = state
         # partitions that could not be started, and are now assigned to others
         self._membership.release(frozenset(self._owned))

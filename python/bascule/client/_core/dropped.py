@@ -8,9 +8,9 @@ import math
 import time
 from typing import Final
 
-__all__ = ["MOST_PAUSE_SECONDS", "DroppedStreams"]
+__all__ = ["MAX_PAUSE_SECONDS", "DroppedStreams"]
 
-MOST_PAUSE_SECONDS: Final = 2.0
+MAX_PAUSE_SECONDS: Final = 2.0
 """Longest pause between two checks, in seconds."""
 _FIRST_PAUSE_SECONDS: Final = 0.1
 
@@ -53,5 +53,5 @@ class DroppedStreams:
         """The check found nothing: double the pause and return the seconds until the next check."""
         pause = self._pause
         self._due = time.monotonic() + pause
-        self._pause = min(pause * 2, MOST_PAUSE_SECONDS)
+        self._pause = min(pause * 2, MAX_PAUSE_SECONDS)
         return pause

@@ -26,19 +26,19 @@ from typing import Final, NamedTuple
 from bascule.client._core import requests
 from bascule.client._core.connection_pool import ConnectionPool
 from bascule.client._core.deadline import Deadline
-from bascule.client._core.dropped import MOST_PAUSE_SECONDS, DroppedStreams
+from bascule.client._core.dropped import MAX_PAUSE_SECONDS, DroppedStreams
 from bascule.client._core.routes import BrokerPlace
 from bascule.errors import BrokerError, InternalError, StateError, UsageError, error
 
 __all__ = ["Assignment", "Membership", "MembershipState"]
 
-PART_OF_TIMEOUT: Final = 0.4
+HEARTBEAT_SHARE: Final = 0.4
 """Interval of heartbeats, as a share of the time that the broker waits for one."""
 RETRY_SECONDS: Final = 2.0
 """Longest pause after a failed heartbeat, in seconds."""
-MOST_CALL_SECONDS: Final = 5.0
+MAX_CALL_SECONDS: Final = 5.0
 """Longest time of one call in the thread, and so of stopping the thread, in seconds."""
-MOST_WAIT_SECONDS: Final = 3.0
+MAX_WAIT_SECONDS: Final = 3.0
 """Longest time that a heartbeat waits at the broker for a change, in seconds."""
 _JOIN_PAUSE: Final = 0.25
 _FIRST_PAUSE: Final = 0.02
@@ -89,7 +89,7 @@ class Membership:
         self._failure: BrokerError | None = None
         self._lock: Final = threading.Lock()
         self._reading = frozenset[Assignment]()
-        self._named = frozenset[Assignment]()
+        self._reported = frozenset[Assignment]()
         self._seen = 0
         self._dropped: Final = DroppedStreams(self._streams)
         self._frozen = False
@@ -102,7 +102,7 @@ class Membership:
         """The error that ended the membership; `None` if there was none."""
         return self._failure
 
-    def is_later(self, stream: str) -> bool:
+    def was_recreated(self, stream: str) -> bool:
         """Whether all records of `stream` came after this member joined: it was deleted and created again since."""
         return stream in self._dropped.ever
 
@@ -115,7 +115,7 @@ class Membership:
             UnavailableError: no broker answered in time.
         """
         self._enter(deadline, self._streams, replace=False)
-        self._thread = threading.Thread(target=self._live, name="bascule-consumer", daemon=True)
+        self._thread = threading.Thread(target=self._run_thread, name="bascule-consumer", daemon=True)
         self._thread.start()
 
     def follow(self) -> MembershipState:
@@ -136,7 +136,7 @@ class Membership:
         if joined is None or not self._seen or self._stop.is_set():
             return
         try:
-            self._fetch(joined, self._held(), wait=0.0)
+            self._fetch(joined, self._kept(), wait=0.0)
         except BrokerError:
             return  # the thread will find out why
 
@@ -146,7 +146,7 @@ class Membership:
 
     def end(self, deadline: Deadline) -> None:
         """Leave the group, so that other members take over at once, and stop the thread. Returns when the thread has
-        ended, about `MOST_CALL_SECONDS` after the deadline at the latest. Idempotent.
+        ended, about `MAX_CALL_SECONDS` after the deadline at the latest. Idempotent.
 
         Raises:
             BrokerError: the broker was not notified; it expels the member later, when heartbeats are missing.
@@ -215,7 +215,7 @@ class Membership:
         return replace
 
     # -- the thread -------------------------------------------------------------------------------------------------
-    def _live(self) -> None:
+    def _run_thread(self) -> None:
         try:
             self._send_heartbeats()
         except BrokerError as failure:
@@ -233,7 +233,7 @@ class Membership:
             if joined is None:
                 return  # it has left
             try:
-                pause = self._ask(joined)
+                pause = self._heartbeat(joined)
             except BrokerError as failure:
                 if failure.code == "closed":
                     raise
@@ -242,20 +242,20 @@ class Membership:
             else:
                 heard = time.monotonic()
 
-    def _ask(self, joined: requests.Joined) -> float:
+    def _heartbeat(self, joined: requests.Joined) -> float:
         """Send a heartbeat; returns the seconds until the next one. It may wait at the broker."""
-        usual = joined.consumer_timeout * PART_OF_TIMEOUT
-        held, before, began = self._held(), self._seen, time.monotonic()
+        usual = joined.consumer_timeout * HEARTBEAT_SHARE
+        held, before, began = self._kept(), self._seen, time.monotonic()
         # naming fewer partitions than before is news for the broker: do not wait there
-        may_wait = before and self._named <= held
-        wait = min(usual, MOST_WAIT_SECONDS, self._dropped.seconds_left) if may_wait else 0.0
-        self._named = held
+        may_wait = before and self._reported <= held
+        wait = min(usual, MAX_WAIT_SECONDS, self._dropped.seconds_left) if may_wait else 0.0
+        self._reported = held
         found = self._fetch(joined, held, wait)
         version = found.version
         with self._lock:
             self._seen = version
         if version:
-            self._look_for_dropped(joined, found.streams)
+            self._check_dropped_streams(joined, found.streams)
         returned = self._dropped.has_returned
         assigned = () if returned else (Assignment(*place) for place in found.partitions)
         self._set_state(MembershipState(self.state.expulsions, joined.epoch, frozenset(assigned), joined.generation))
@@ -268,7 +268,7 @@ class Membership:
         waited = time.monotonic() - began
         return max(0.0, wait - waited) if wait and version == before else 0.0
 
-    def _held(self) -> frozenset[Assignment]:
+    def _kept(self) -> frozenset[Assignment]:
         with self._lock:
             return self._reading | self.state.assigned
 
@@ -277,7 +277,7 @@ class Membership:
         answer = self._run("FetchConsumerGroupAssignments", request, joined, BrokerPlace(joined.coordinator), more=wait)
         return requests.read_assignments(answer)
 
-    def _look_for_dropped(self, joined: requests.Joined, subscribed: frozenset[str]) -> None:
+    def _check_dropped_streams(self, joined: requests.Joined, subscribed: frozenset[str]) -> None:
         """Find out whether a stream that the group dropped exists again."""
         dropped = self._dropped
         dropped.learn(subscribed)
@@ -297,14 +297,14 @@ class Membership:
 
     def _join_with_returned(self, joined: requests.Joined) -> float:
         """Join again once the application has released all partitions; returns the seconds until the next heartbeat."""
-        if self._frozen or self._held():
-            return min(self._dropped.put_off(), joined.consumer_timeout * PART_OF_TIMEOUT)
+        if self._frozen or self._kept():
+            return min(self._dropped.put_off(), joined.consumer_timeout * HEARTBEAT_SHARE)
         self._join_again(joined, (), is_member=True)
         return 0.0
 
     def _recover(self, joined: requests.Joined, failure: BrokerError, silent: float) -> float:
         """Find out why a heartbeat failed; returns the seconds until the next one."""
-        retry = min(RETRY_SECONDS, joined.consumer_timeout * PART_OF_TIMEOUT)
+        retry = min(RETRY_SECONDS, joined.consumer_timeout * HEARTBEAT_SHARE)
         if failure.reason in _NO_MEMBER:
             self._was_expelled(joined)
             return 0.0
@@ -352,12 +352,12 @@ class Membership:
             except BrokerError as failure:
                 if failure.code == "stream_not_found":
                     streams = ()
-                elif failure.code not in _PASSING:
+                elif failure.code not in _TRANSIENT:
                     raise
                 # it may have joined, and the answer was lost
                 is_member = is_member or failure.code in ("outcome_unknown", "deadline_exceeded")
             self._stop.wait(pause)
-            pause = min(pause * 2, MOST_PAUSE_SECONDS)
+            pause = min(pause * 2, MAX_PAUSE_SECONDS)
 
     def _report(self, joined: requests.Joined) -> None:
         request = requests.report_coordinator(self._group, self.consumer, joined.coordinator, joined.epoch)
@@ -366,7 +366,7 @@ class Membership:
         except StateError:
             return  # there is no other broker, or the group has changed: the next heartbeat reports it
         except BrokerError as failure:
-            if failure.code not in _PASSING:
+            if failure.code not in _TRANSIENT:
                 raise
 
     def _run(
@@ -387,7 +387,7 @@ class Membership:
         )
 
     def _deadline(self, joined: requests.Joined, more: float = 0.0) -> Deadline:
-        return Deadline(min(max(0.1, joined.consumer_timeout * PART_OF_TIMEOUT), MOST_CALL_SECONDS - more) + more)
+        return Deadline(min(max(0.1, joined.consumer_timeout * HEARTBEAT_SHARE), MAX_CALL_SECONDS - more) + more)
 
     def _set_state(self, state: MembershipState) -> None:
         with self._lock:
@@ -397,4 +397,4 @@ class Membership:
         self._changed()
 
 
-_PASSING: Final = frozenset({"unavailable", "deadline_exceeded", "outcome_unknown", "busy", "not_leader"})
+_TRANSIENT: Final = frozenset({"unavailable", "deadline_exceeded", "outcome_unknown", "busy", "not_leader"})

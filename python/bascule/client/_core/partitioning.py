@@ -16,7 +16,7 @@ from bascule.errors import BrokerError, UsageError, error
 
 __all__ = ["Partitioning", "check_choice", "number_of"]
 
-MOST_AGE: Final = 30.0
+MAX_AGE: Final = 30.0
 """Seconds after which the number of partitions is fetched again: the stream may have been created again."""
 
 
@@ -77,7 +77,7 @@ class Partitioning:
         place = (stream, choice == "round_robin")
         with self._lock:
             known = self._known.get(place)
-        if known is not None and (may_be_old or known.read_at + MOST_AGE > time.monotonic()):
+        if known is not None and (may_be_old or known.read_at + MAX_AGE > time.monotonic()):
             return known.chooser
         count = self._count(stream, deadline)
         with self._lock:

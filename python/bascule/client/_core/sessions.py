@@ -27,7 +27,7 @@ from bascule.errors import BrokerError, from_failure
 __all__ = ["Sessions"]
 
 _SEQUENCES: Final = 2**32
-_MOST_RETRIES_AT_ONCE: Final = 32
+_MAX_RETRIES_AT_ONCE: Final = 32
 """Maximum number of concurrent native calls for batches that are published together."""
 
 T = TypeVar("T")
@@ -214,7 +214,7 @@ def _at_once(calls: Sequence[Callable[[], T]], may_wait: Sequence[bool]) -> list
     """The results of `calls`, in order; calls that may wait for a broker run in threads if there are several."""
     if sum(may_wait) < 2:
         return [call() for call in calls]
-    helpers = ThreadPoolExecutor(min(sum(may_wait), _MOST_RETRIES_AT_ONCE), "bascule-publish")
+    helpers = ThreadPoolExecutor(min(sum(may_wait), _MAX_RETRIES_AT_ONCE), "bascule-publish")
     try:
         results = [aside(helpers, call) if waits else call for call, waits in zip(calls, may_wait, strict=True)]
         return [result() for result in results]

@@ -13,7 +13,7 @@ from bascule.protocols.admin.requests import MethodHandler
 from bascule.protocols.admin.settings import settings_changes, settings_message
 from bascule.protocols.grpc_status import Status, StatusError
 from bascule.protocols.liftbridge.creation import stream_request
-from bascule.protocols.liftbridge.gate import Gate
+from bascule.protocols.liftbridge.creation_guard import CreationGuard
 from bascule.protocols.liftbridge.messages import check_count
 from bascule.protocols.liftbridge.rejections import not_applied, status_of_rejection
 from bascule.protocols.router import AdminRequest
@@ -24,12 +24,12 @@ _CheckCreateStreamResponse = message("CheckCreateStreamResponse")
 
 
 class EditingMethods:
-    """The handlers. `defaults` holds what a stream gets whose creator did not say; `gate` says what may be created."""
+    """The handlers. `defaults`: settings that a request may leave out; `creation_guard` bounds what is created."""
 
-    def __init__(self, controller: Controller, defaults: StreamSettings, gate: Gate) -> None:
+    def __init__(self, controller: Controller, defaults: StreamSettings, creation_guard: CreationGuard) -> None:
         self._controller = controller
         self._defaults = defaults
-        self._gate = gate
+        self._creation_guard = creation_guard
 
     def handlers(self) -> dict[str, MethodHandler]:
         """Handler by method."""
@@ -70,7 +70,7 @@ class EditingMethods:
         """CheckCreateStream."""
         wanted = stream_request(asked.create, self._defaults)
         try:
-            self._gate.check_stream(self._controller.state, wanted)
+            self._creation_guard.check_stream(self._controller.state, wanted)
             self._controller.check_create_stream(wanted)
         except RejectedError as rejection:
             raise status_of_rejection(rejection) from rejection

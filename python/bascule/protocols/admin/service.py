@@ -15,24 +15,28 @@ from bascule.protocols.admin.removal import RemovalMethods
 from bascule.protocols.admin.requests import MethodHandler, read_request
 from bascule.protocols.admin.sinks import SinkMethods
 from bascule.protocols.liftbridge.authorization import check_rights
-from bascule.protocols.liftbridge.gate import Gate
+from bascule.protocols.liftbridge.creation_guard import CreationGuard
 from bascule.protocols.router import AdminRequest, Handler
 from bascule.security import Access
 
 
 class AdminService:
     """The handlers. `defaults`: settings of a stream whose creator left them open; `access` is checked before each
-    method, `gate` says what may be created.
+    method, `creation_guard` says what may be created.
     """
 
     def __init__(
-        self, sinks: Sinks, defaults: StreamSettings, access: Access | None = None, gate: Gate | None = None
+        self,
+        sinks: Sinks,
+        defaults: StreamSettings,
+        access: Access | None = None,
+        creation_guard: CreationGuard | None = None,
     ) -> None:
         self._controller = controller = sinks.controller
         self._access = access or Access()
         self._parts = (
             RemovalMethods(controller),
-            EditingMethods(controller, defaults, gate or Gate()),
+            EditingMethods(controller, defaults, creation_guard or CreationGuard()),
             DetailMethods(controller),
             SinkMethods(sinks),
         )

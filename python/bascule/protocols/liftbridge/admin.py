@@ -6,7 +6,7 @@ from bascule.control import Controller
 from bascule.control.groups import Groups
 from bascule.metadata import Stream, StreamSettings
 from bascule.protocols.liftbridge.authorization import guarded
-from bascule.protocols.liftbridge.gate import Gate
+from bascule.protocols.liftbridge.creation_guard import CreationGuard
 from bascule.protocols.liftbridge.groups import GroupMethods
 from bascule.protocols.liftbridge.metadata import MetadataMethods
 from bascule.protocols.liftbridge.streams import StreamMethods
@@ -16,7 +16,7 @@ from bascule.security import Access
 
 class LiftbridgeAdmin:
     """The handlers. `defaults`: settings of a stream whose creator left them open; `access` is checked before each
-    method, `gate` before a stream or a group is created.
+    method, `creation_guard` before a stream or a group is created.
     """
 
     def __init__(
@@ -25,15 +25,15 @@ class LiftbridgeAdmin:
         groups: Groups,
         defaults: StreamSettings,
         access: Access | None = None,
-        gate: Gate | None = None,
+        creation_guard: CreationGuard | None = None,
     ) -> None:
         self._access = access or Access()
         self._controller = controller
-        gate = gate or Gate()
+        creation_guard = creation_guard or CreationGuard()
         self._parts = (
-            StreamMethods(controller, defaults, gate),
+            StreamMethods(controller, defaults, creation_guard),
             MetadataMethods(controller),
-            GroupMethods(groups, controller, gate),
+            GroupMethods(groups, controller, creation_guard),
         )
 
     def handlers(self) -> dict[str, Handler]:

@@ -12,7 +12,7 @@ from bascule.metadata.model import Codec, Durability, NatsAcks, NatsCopy
 from bascule.metadata.rejection import MAX_NAME_BYTES, wrong_setting
 from bascule.protocols.grpc_status import Status, StatusError
 
-SHOWN = 80
+MAX_SHOWN = 80
 
 _FORBIDDEN_IN_NAME = re.compile(r"[/\\*>\s]")
 _FORBIDDEN_IN_SUBJECT = re.compile(r"[\x00-\x20\x7f]")
@@ -38,7 +38,7 @@ def stream_request(asked: Any, defaults: StreamSettings) -> StreamRequest:
     if flaw := name_flaw(asked.subject):
         raise StatusError(Status.INVALID_ARGUMENT, f"Subject {flaw}")
     if _FORBIDDEN_IN_SUBJECT.search(asked.group):
-        text = f"Queue group {asked.group[:SHOWN]!r} is invalid: white space and control characters are not allowed"
+        text = f"Queue group {asked.group[:MAX_SHOWN]!r} is invalid: white space and control characters are not allowed"
         raise StatusError(Status.INVALID_ARGUMENT, text)
     if flaw := name_flaw(asked.group):
         raise StatusError(Status.INVALID_ARGUMENT, f"Queue group {flaw}")
@@ -63,7 +63,7 @@ def is_subject(subject: str) -> bool:
 
 def _check_length(what: str, name: str, most: int) -> None:
     if (size := len(name.encode())) > most:
-        text = f"{what} {name[:SHOWN]!r}… is {size} bytes long, more than {most}: give a shorter one"
+        text = f"{what} {name[:MAX_SHOWN]!r}… is {size} bytes long, more than {most}: give a shorter one"
         raise StatusError(Status.INVALID_ARGUMENT, text)
 
 
@@ -77,7 +77,7 @@ def _check_name(name: str) -> None:
     elif found := _FORBIDDEN_IN_NAME.search(name):
         reason = f"it contains {found.group()!r}; white space and / \\ * > are not allowed"
     if reason:
-        raise StatusError(Status.INVALID_ARGUMENT, f"Stream name {name[:SHOWN]!r} is invalid: {reason}")
+        raise StatusError(Status.INVALID_ARGUMENT, f"Stream name {name[:MAX_SHOWN]!r} is invalid: {reason}")
 
 
 def _replication_factor(asked: int) -> int:

@@ -13,7 +13,7 @@ from bascule.errors import BrokerError
 from bascule.metadata import DEFAULT_NAMESPACE, MAX_MEMBER_STREAMS, Member
 from bascule.metadata.rejection import RejectedError, RejectionCode
 from bascule.protocols.grpc_status import Status, StatusError
-from bascule.protocols.liftbridge.gate import Gate
+from bascule.protocols.liftbridge.creation_guard import CreationGuard
 from bascule.protocols.liftbridge.messages import check_count, parse, serialize
 from bascule.protocols.liftbridge.rejections import not_applied, status_of_rejection
 from bascule.protocols.router import AdminRequest, Handler
@@ -34,10 +34,10 @@ _ReportResponse = message("ReportConsumerGroupCoordinatorResponse")
 class GroupMethods:
     """The handlers."""
 
-    def __init__(self, groups: Groups, controller: Controller, gate: Gate) -> None:
+    def __init__(self, groups: Groups, controller: Controller, creation_guard: CreationGuard) -> None:
         self._groups = groups
         self._controller = controller
-        self._gate = gate
+        self._creation_guard = creation_guard
 
     def handlers(self) -> dict[str, Handler]:
         """Handler by method."""
@@ -58,7 +58,7 @@ class GroupMethods:
         check_count("streams", len(asked.streams), MAX_MEMBER_STREAMS, "a member may read so many, name each once")
         streams = tuple(asked.streams)
         try:
-            with self._gate.group(self._controller.state, asked.groupId):
+            with self._creation_guard.group(self._controller.state, asked.groupId):
                 joined = await self._groups.join(
                     asked.groupId, asked.consumerId, streams, request.timeout_s, hands_over=asked.handsOver
                 )

@@ -13,7 +13,7 @@ from bascule.metadata import DEFAULT_NAMESPACE, MAX_PARTITIONS, StreamSettings
 from bascule.metadata.rejection import RejectedError, RejectionCode
 from bascule.protocols.grpc_status import Status, StatusError
 from bascule.protocols.liftbridge.creation import stream_request
-from bascule.protocols.liftbridge.gate import Gate
+from bascule.protocols.liftbridge.creation_guard import CreationGuard
 from bascule.protocols.liftbridge.messages import check_count, parse, serialize
 from bascule.protocols.liftbridge.rejections import not_applied, status_of_rejection
 from bascule.protocols.router import AdminRequest, Handler
@@ -29,12 +29,12 @@ _SetStreamReadonlyResponse = message("SetStreamReadonlyResponse")
 
 
 class StreamMethods:
-    """The handlers. `defaults` holds what a stream gets whose creator did not say; `gate` says what may be created."""
+    """The handlers. `defaults`: settings that a request may leave out; `creation_guard` bounds what is created."""
 
-    def __init__(self, controller: Controller, defaults: StreamSettings, gate: Gate) -> None:
+    def __init__(self, controller: Controller, defaults: StreamSettings, creation_guard: CreationGuard) -> None:
         self._controller = controller
         self._defaults = defaults
-        self._gate = gate
+        self._creation_guard = creation_guard
 
     def handlers(self) -> dict[str, Handler]:
         """Handler by method."""
@@ -50,7 +50,7 @@ class StreamMethods:
         """CreateStream."""
         wanted = stream_request(parse(_CreateStreamRequest, request.body), self._defaults)
         try:
-            with self._gate.stream(self._controller.state, wanted):
+            with self._creation_guard.stream(self._controller.state, wanted):
                 await self._controller.create_stream(wanted, request.timeout_s)
         except RejectedError as rejection:
             raise status_of_rejection(rejection) from rejection

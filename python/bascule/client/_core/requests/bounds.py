@@ -10,7 +10,7 @@ __all__ = [
     "EPOCH",
     "INT32_MAX",
     "INT64_MAX",
-    "MOST_ID_BYTES",
+    "MAX_ID_BYTES",
     "ack_policy",
     "check_bounds",
     "check_id",
@@ -23,7 +23,7 @@ _Bound = TypeVar("_Bound", int, timedelta)
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 INT32_MAX: Final = 2**31 - 1
 INT64_MAX: Final = 2**63 - 1
-MOST_ID_BYTES: Final = {"cursor": 1024, "stream": 1024, "group": 255, "consumer": 255}
+MAX_ID_BYTES: Final = {"cursor": 1024, "stream": 1024, "group": 255, "consumer": 255}
 """Longest ids that a Bascule broker accepts, in UTF-8 bytes."""
 _ACKS: Final = {"leader": 0, "all": 1, "none": 2}
 
@@ -40,12 +40,12 @@ def ack_policy(ack: Ack) -> int:
 
 
 def check_id(name: str, value: str) -> str:
-    """Return `value` if it has 1 to `MOST_ID_BYTES[name]` bytes of UTF-8.
+    """Return `value` if it has 1 to `MAX_ID_BYTES[name]` bytes of UTF-8.
 
     Raises:
         UsageError: code `invalid_argument`.
     """
-    most, size = MOST_ID_BYTES[name], len(value.encode())
+    most, size = MAX_ID_BYTES[name], len(value.encode())
     if not 1 <= size <= most:
         shown = f"{value[:40]!r}… has {size} bytes" if size else "is empty"
         raise UsageError("invalid_argument", f"{name} {shown}: give it 1 to {most} bytes", {name: value[:200]})

@@ -13,7 +13,7 @@ from bascule.metadata import State, Stream, StreamKey
 from bascule.metadata.rejection import RejectedError, Rejection, RejectionCode
 from bascule.protocols.grpc_status import Status, StatusError
 
-__all__ = ["Bounds", "Gate", "reserved_streams"]
+__all__ = ["Bounds", "CreationGuard", "reserved_streams"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ class Bounds:
     groups: int = 10_000
 
 
-class Gate:
+class CreationGuard:
     """Asked before a stream or a group is created. Belongs to the event loop's thread."""
 
     def __init__(self, namespace: str = "", bounds: Bounds | None = None) -> None:
