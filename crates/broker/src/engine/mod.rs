@@ -7,7 +7,7 @@
 pub(crate) mod directory;
 mod documents;
 pub(crate) mod error;
-mod life;
+mod lifecycle;
 mod observe;
 mod partitions;
 pub(crate) mod parts;
@@ -22,5 +22,5 @@ mod tests;
 pub use directory::{DataDirectory, DirectoryError};
 pub use documents::{EngineSettings, PlaceSpec, StreamSpec, ViewChanges};
 pub use error::EngineError;
-pub use life::Engine;
+pub use lifecycle::Engine;
 pub use security::{Question, access_allows};

@@ -79,7 +79,7 @@ impl Engine {
         partition.report_quarantine();
         let incarnation = partition.identity().incarnation;
         let mut state = self.state.lock();
-        if let Some(times) = state.received.remove(&incarnation) {
+        if let Some(times) = state.paused_receipts.remove(&incarnation) {
             partition.keep_received(times);
         }
         state.partitions.insert(incarnation, partition);
@@ -171,13 +171,13 @@ impl Engine {
     fn keep_received(&self, incarnations: &[u64], ended: &[Partition], reason: EndReason) {
         let mut state = self.state.lock();
         for incarnation in incarnations {
-            state.received.remove(incarnation);
+            state.paused_receipts.remove(incarnation);
         }
         for partition in ended.iter().filter(|_| reason == EndReason::Paused) {
             let status = partition.status();
             let times = (status.first_received, status.last_received);
             state
-                .received
+                .paused_receipts
                 .insert(partition.identity().incarnation, times);
         }
     }

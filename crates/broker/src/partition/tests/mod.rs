@@ -2,7 +2,7 @@
 mod appends;
 mod encryption;
 mod jetstream;
-mod life;
+mod lifecycle;
 mod links;
 
 use super::*;

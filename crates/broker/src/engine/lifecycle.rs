@@ -29,14 +29,14 @@ use tokio::sync::Notify;
 
 const NANOS_PER_MILLI: u64 = 1_000_000;
 /// How long calls may end by themselves before partitions are closed.
-const CALLS_FIRST: Duration = Duration::from_secs(1);
+const CALL_GRACE: Duration = Duration::from_secs(1);
 /// Between two looks for segments that nobody uses.
-const IDLE_FILES: Duration = Duration::from_secs(30);
+const IDLE_FILES_INTERVAL: Duration = Duration::from_secs(30);
 /// Between two looks at the clock.
-const CLOCK: Duration = Duration::from_secs(5);
+const CLOCK_INTERVAL: Duration = Duration::from_secs(5);
 /// Bounds of the pause between two looks for files to remove.
-const SWEEP_SHORTEST: Duration = Duration::from_millis(100);
-const SWEEP_LONGEST: Duration = Duration::from_mins(1);
+const MIN_SWEEP_PAUSE: Duration = Duration::from_millis(100);
+const MAX_SWEEP_PAUSE: Duration = Duration::from_mins(1);
 
 /// The data plane of one broker.
 #[derive(Debug)]
@@ -62,7 +62,7 @@ pub(super) struct State {
     runtime: Option<Arc<Runtime>>,
     pub(super) partitions: HashMap<u64, Partition>,
     /// First and last receipt of partitions that are paused, so that a resume does not forget them.
-    pub(super) received: HashMap<u64, (i64, i64)>,
+    pub(super) paused_receipts: HashMap<u64, (i64, i64)>,
     metadata: Option<Arc<MetadataLog>>,
     watchdog: Option<Watchdog>,
     bound: Option<BoundPort>,
@@ -312,7 +312,7 @@ impl Engine {
             directory,
             runtime,
             partitions,
-            received: _,
+            paused_receipts: _,
             metadata,
             watchdog: _watching,
             bound: _,
@@ -350,7 +350,7 @@ impl Engine {
         // Unary calls and publishers see that the broker stops and end. Tailing readers end with their partition.
         if let Some(serving) = &mut serving {
             serving.stop_accepting();
-            serving.wait(end.min(Instant::now() + CALLS_FIRST)).await;
+            serving.wait(end.min(Instant::now() + CALL_GRACE)).await;
         }
         self.close_all(partitions, EndReason::Closed).await;
         // After the partitions: their acks and copies go out first.
@@ -432,7 +432,7 @@ fn raise_descriptors() -> std::io::Result<()> {
 /// Closes the files of segments that were not used for a while, until the engine is gone.
 async fn close_idle_files(committer: Weak<GroupCommitter>) {
     loop {
-        tokio::time::sleep(IDLE_FILES).await;
+        tokio::time::sleep(IDLE_FILES_INTERVAL).await;
         let Some(committer) = committer.upgrade() else {
             return;
         };
@@ -448,14 +448,14 @@ async fn close_idle_files(committer: Weak<GroupCommitter>) {
 async fn watch_clock() {
     loop {
         cautious_now_ns();
-        tokio::time::sleep(CLOCK).await;
+        tokio::time::sleep(CLOCK_INTERVAL).await;
     }
 }
 
 /// Removes what deleted partitions left, once their grace period is over, until the runtime ends.
 async fn sweep(events: Arc<Events>, deleted: Arc<Notify>, grace_ms: u64, partitions: PathBuf) {
     let grace = i64::try_from(grace_ms.saturating_mul(NANOS_PER_MILLI)).unwrap_or(i64::MAX);
-    let pause = Duration::from_millis(grace_ms).clamp(SWEEP_SHORTEST, SWEEP_LONGEST);
+    let pause = Duration::from_millis(grace_ms).clamp(MIN_SWEEP_PAUSE, MAX_SWEEP_PAUSE);
     let logs = Arc::new(Mutex::new(DeletedLogs::default()));
     loop {
         let (partitions, logs) = (partitions.clone(), Arc::clone(&logs));
