@@ -11,7 +11,7 @@ use super::caller::{Caller, Identity};
 use super::connection::{Connection, Stream};
 use super::shares::Piece;
 use crate::events::{Events, Level};
-use crate::tls::{Peer, Tls, shake};
+use crate::tls::{Peer, Tls, handshake};
 use std::collections::VecDeque;
 use std::io;
 use std::net::SocketAddr;
@@ -27,7 +27,7 @@ use tokio::time::timeout;
 /// After an accept that failed.
 const PAUSE: Duration = Duration::from_millis(50);
 /// Between two lines in the log about accepts that fail.
-const QUIET: Duration = Duration::from_mins(1);
+const LOG_INTERVAL: Duration = Duration::from_mins(1);
 /// Connections that completed the preface handshake and that the server has not taken over yet.
 const WAITING: usize = 64;
 const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
@@ -127,7 +127,10 @@ impl Acceptor {
             admission, events, ..
         } = &self.listener;
         admission.statistics.accept_errors.add(1);
-        if self.last_line.is_none_or(|last| last.elapsed() > QUIET) {
+        if self
+            .last_line
+            .is_none_or(|last| last.elapsed() > LOG_INTERVAL)
+        {
             self.last_line = Some(Instant::now());
             let text = format!("connections cannot be accepted, and wait: {error}");
             events.log(Level::Error, "grpc", text, serde_json::json!({}));
@@ -189,7 +192,7 @@ async fn opened(listener: &Listener, stream: TcpStream) -> Option<(Stream, Peer)
         };
         return Some((Stream::Plain(stream), peer));
     };
-    match shake(&acceptor, stream).await {
+    match handshake(&acceptor, stream).await {
         Ok((stream, peer)) => Some((Stream::Tls(stream), peer)),
         Err(error) => {
             let Listener { tls, events, .. } = listener;

@@ -13,11 +13,11 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
 /// Minimum time between two log lines about failed handshakes, so that rejected clients cannot fill the disk.
-const QUIET: Duration = Duration::from_secs(10);
+const LOG_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Failures since the last line, and when that was.
 #[derive(Debug, Default)]
-pub(super) struct Quiet(Mutex<(u64, Option<Instant>)>);
+pub(super) struct FailureLogLimiter(Mutex<(u64, Option<Instant>)>);
 
 impl Tls {
     /// What the next connection is served with; `None` = plain text.
@@ -41,22 +41,22 @@ impl Tls {
     }
 }
 
-impl Quiet {
+impl FailureLogLimiter {
     /// The number of unreported failures before this one, when this one is to be reported.
     fn take(&self) -> Option<u64> {
         let mut state = self.0.lock();
-        let (untold, last) = &mut *state;
-        if last.is_some_and(|last| last.elapsed() < QUIET) {
-            *untold += 1;
+        let (unreported, last) = &mut *state;
+        if last.is_some_and(|last| last.elapsed() < LOG_INTERVAL) {
+            *unreported += 1;
             return None;
         }
         *last = Some(Instant::now());
-        Some(std::mem::take(untold))
+        Some(std::mem::take(unreported))
     }
 }
 
 /// Shakes hands. Not bounded in time: the caller's part.
-pub(crate) async fn shake(
+pub(crate) async fn handshake(
     acceptor: &TlsAcceptor,
     stream: TcpStream,
 ) -> io::Result<(Box<TlsStream<TcpStream>>, Peer)> {

@@ -10,12 +10,12 @@ mod certificate;
 mod handshake;
 mod load;
 
-pub(crate) use handshake::shake;
+pub(crate) use handshake::handshake;
 pub use load::{TlsError, TlsSettings};
 
 use crate::events::Caller;
 use arc_swap::ArcSwapOption;
-use handshake::Quiet;
+use handshake::FailureLogLimiter;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use tokio_rustls::TlsAcceptor;
@@ -25,7 +25,7 @@ use tokio_rustls::TlsAcceptor;
 pub struct Tls {
     /// `None` = connections are in plain text.
     acceptor: ArcSwapOption<TlsAcceptor>,
-    failures: Quiet,
+    failures: FailureLogLimiter,
 }
 
 /// Whom a connection is with. Cheap to clone: every request of it gets one.
