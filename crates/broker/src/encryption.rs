@@ -44,7 +44,7 @@ pub struct DataKeySpec {
 /// Why the configured keys cannot be used. Never contains bytes of a key.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("master key {id:?} cannot be used: {reason}")]
-pub struct MastersError {
+pub struct MasterKeyFileError {
     /// Id of the master key.
     pub id: String,
     /// The fault.
@@ -53,21 +53,21 @@ pub struct MastersError {
 
 /// The master keys of this broker.
 #[derive(Debug, Default)]
-pub struct Masters {
+pub struct MasterKeyStore {
     keys: MasterKeys,
     /// Why there is none that wraps new data keys.
     lack: String,
 }
 
-impl Masters {
+impl MasterKeyStore {
     /// Reads files and variables.
     ///
     /// # Errors
-    /// [`MastersError`] for a file; not for a variable.
-    pub fn load(settings: &EncryptionSettings) -> Result<Self, MastersError> {
+    /// [`MasterKeyFileError`] for a file; not for a variable.
+    pub fn load(settings: &EncryptionSettings) -> Result<Self, MasterKeyFileError> {
         let mut keys = Vec::new();
         for (id, path) in &settings.keys {
-            let failed = |reason| MastersError {
+            let failed = |reason| MasterKeyFileError {
                 id: id.clone(),
                 reason,
             };
@@ -168,14 +168,14 @@ mod tests {
         let (old, new) = (folder.path().join("old"), folder.path().join("new"));
         std::fs::write(&old, STANDARD.encode([1; 32]) + "\n").unwrap();
         std::fs::write(&new, STANDARD.encode([2; 16])).unwrap();
-        let first = Masters::load(&settings(&[("old", &old)], "old")).unwrap();
+        let first = MasterKeyStore::load(&settings(&[("old", &old)], "old")).unwrap();
         let one = spec(1, first.new_data_key(1).unwrap());
-        let both = Masters::load(&settings(&[("old", &old), ("new", &new)], "new")).unwrap();
+        let both = MasterKeyStore::load(&settings(&[("old", &old), ("new", &new)], "new")).unwrap();
         let keys = [one, spec(2, both.new_data_key(2).unwrap())];
         assert_eq!([&keys[0].master, &keys[1].master], ["old", "new"]);
         let ring = both.ring(&keys);
         assert!(ring.get(1).is_ok() && ring.get(2).is_ok());
-        let alone = Masters::load(&settings(&[("new", &new)], "new")).unwrap();
+        let alone = MasterKeyStore::load(&settings(&[("new", &new)], "new")).unwrap();
         assert!(alone.ring(&keys).get(1).is_err() && alone.ring(&keys).get(2).is_ok());
     }
 
@@ -190,22 +190,22 @@ mod tests {
         ];
         for (content, reason) in cases {
             std::fs::write(&path, content).unwrap();
-            let error = Masters::load(&settings(&[("a", &path)], "a")).unwrap_err();
+            let error = MasterKeyStore::load(&settings(&[("a", &path)], "a")).unwrap_err();
             let text = format!("{error} {error:?}");
             assert!(text.contains(reason) && text.contains("key"), "{text}");
             assert!(!text.contains("plant") && !text.contains("AAAA"), "{text}");
         }
         std::fs::remove_file(&path).unwrap();
-        assert!(Masters::load(&settings(&[("a", &path)], "a")).is_err());
+        assert!(MasterKeyStore::load(&settings(&[("a", &path)], "a")).is_err());
     }
 
     #[test]
     fn without_a_usable_variable_a_request_for_a_key_returns_the_reason() {
-        let masters = Masters::load(&settings(&[], "env")).unwrap();
-        let reason = masters.new_data_key(1).unwrap_err();
+        let master_keys = MasterKeyStore::load(&settings(&[], "env")).unwrap();
+        let reason = master_keys.new_data_key(1).unwrap_err();
         assert!(reason.starts_with("invalid AES key size 0"), "{reason}");
-        let masters = Masters::load(&settings(&[], "other")).unwrap();
-        let reason = masters.new_data_key(1).unwrap_err();
+        let master_keys = MasterKeyStore::load(&settings(&[], "other")).unwrap();
+        let reason = master_keys.new_data_key(1).unwrap_err();
         assert_eq!(
             reason,
             "master key \"other\" is not configured: name a file with it under encryption.keys"

@@ -1,6 +1,6 @@
 //! Failures of the engine.
 use super::directory::DirectoryError;
-use crate::encryption::MastersError;
+use crate::encryption::MasterKeyFileError;
 use crate::metadata::MetadataError;
 use bascule_wire::ErrorCode;
 use serde_json::{Value, json};
@@ -32,8 +32,8 @@ impl EngineError {
         self
     }
 }
-impl From<MastersError> for EngineError {
-    fn from(error: MastersError) -> Self {
+impl From<MasterKeyFileError> for EngineError {
+    fn from(error: MasterKeyFileError) -> Self {
         let details = json!({"key": "encryption.keys", "id": error.id});
         Self::new(ErrorCode::ConfigurationInvalid, error.to_string()).with(details)
     }

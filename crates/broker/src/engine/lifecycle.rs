@@ -5,7 +5,7 @@ use super::serve::{self, BoundPort, Serving};
 use super::{DataDirectory, EngineError, EngineSettings, directory};
 use crate::admission::for_segments;
 use crate::clock::cautious_now_ns;
-use crate::encryption::Masters;
+use crate::encryption::MasterKeyStore;
 use crate::events::{Events, Level};
 use crate::groups::GroupVersions;
 use crate::http::Listening;
@@ -85,7 +85,7 @@ impl Engine {
         #[cfg(feature = "failpoints")]
         bascule_log::failpoint::set_from_environment()
             .map_err(|text| EngineError::new(ErrorCode::InvalidArgument, text))?;
-        let masters = Masters::load(&settings.encryption)?;
+        let master_keys = MasterKeyStore::load(&settings.encryption)?;
         let descriptors = raise_descriptors();
         let directory = DataDirectory::open(
             &settings.data_dir,
@@ -98,7 +98,7 @@ impl Engine {
             .enable_all()
             .build()
             .map_err(internal)?;
-        let parts = Arc::new(Parts::new(settings, masters).map_err(internal)?);
+        let parts = Arc::new(Parts::new(settings, master_keys).map_err(internal)?);
         let events = &parts.events;
         for text in directory.restrict() {
             let fields = serde_json::json!({"path": directory.path()});
@@ -146,7 +146,7 @@ impl Engine {
     /// # Errors
     /// `encryption_unavailable`: there is no usable master key; the sentence begins with the reason.
     pub fn new_data_key(&self, number: u32) -> Result<(String, String), EngineError> {
-        let made = self.parts.partitions.masters.new_data_key(number);
+        let made = self.parts.partitions.master_keys.new_data_key(number);
         made.map_err(|reason| EngineError::new(ErrorCode::EncryptionUnavailable, reason))
     }
 

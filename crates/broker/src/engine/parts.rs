@@ -6,7 +6,7 @@ use crate::admission::{Admission, Listener};
 use crate::checks::CheckContext;
 use crate::condition::Condition;
 use crate::cursor_index::CursorIndexes;
-use crate::encryption::Masters;
+use crate::encryption::MasterKeyStore;
 use crate::events::Events;
 use crate::flight::{FlightContext, FlightRouter};
 use crate::groups::{GroupVersions, Members};
@@ -60,7 +60,7 @@ impl Parts {
     ///
     /// # Errors
     /// When the system gives no descriptor for the events.
-    pub(crate) fn new(settings: &EngineSettings, masters: Masters) -> io::Result<Self> {
+    pub(crate) fn new(settings: &EngineSettings, master_keys: MasterKeyStore) -> io::Result<Self> {
         let limits = settings.limits;
         let events =
             Events::new(EVENTS)?.with_requests(limits.admin_requests, limits.admin_request_bytes);
@@ -78,7 +78,7 @@ impl Parts {
             limits,
             events.clone(),
             statistics.clone(),
-            masters,
+            master_keys,
             Arc::new(nats.clone()),
         );
         Ok(Self {

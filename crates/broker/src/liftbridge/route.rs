@@ -249,7 +249,7 @@ pub(super) fn split(mut view: PublishView, received_bytes: usize) -> (IncomingRe
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::encryption::Masters;
+    use crate::encryption::MasterKeyStore;
     use crate::engine::parts::Parts;
     use serde_json::json;
 
@@ -259,7 +259,7 @@ mod tests {
             "data_dir": "", "cluster_id": "c", "broker_id": "b", "runtime_threads": 1, "namespace": "n",
         });
         let settings = serde_json::from_value(settings).unwrap();
-        let parts = Parts::new(&settings, Masters::default()).unwrap();
+        let parts = Parts::new(&settings, MasterKeyStore::default()).unwrap();
         let mut routes = Routes::new(&Arc::new(parts.liftbridge()), &Peer::default());
         routes.refresh();
         for letter in ["a", "b", "\u{fc}", ""] {

@@ -1,7 +1,7 @@
 //! What the partitions of a broker share.
 use super::link::Links;
 use super::{CommitObserver, IdBudget};
-use crate::encryption::Masters;
+use crate::encryption::MasterKeyStore;
 use crate::events::Events;
 use crate::limits::Limits;
 use crate::space::Space;
@@ -17,7 +17,7 @@ pub struct PartitionContext {
     pub(crate) events: Arc<Events>,
     pub(crate) statistics: Arc<Statistics>,
     /// The keys that wrap the streams' data keys.
-    pub(crate) masters: Masters,
+    pub(crate) master_keys: MasterKeyStore,
     /// Republishes committed records.
     pub(crate) observer: Arc<dyn CommitObserver>,
     /// Whether the data directory has space.
@@ -38,7 +38,7 @@ impl PartitionContext {
         limits: Limits,
         events: Arc<Events>,
         statistics: Arc<Statistics>,
-        masters: Masters,
+        master_keys: MasterKeyStore,
         observer: Arc<dyn CommitObserver>,
     ) -> Self {
         let stage = Arc::new(Stage::new(events.clone()));
@@ -47,7 +47,7 @@ impl PartitionContext {
             limits,
             events,
             statistics,
-            masters,
+            master_keys,
             observer,
             space: Space::default(),
             inflight: Arc::new(Semaphore::new(inflight)),

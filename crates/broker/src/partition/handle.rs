@@ -126,7 +126,7 @@ impl Partition {
         committer: &Arc<GroupCommitter>,
         must_exist: bool,
     ) -> Result<(Self, Option<Recovery>), bascule_log::Error> {
-        let (identity, options) = (spec.log_identity(), spec.log_options(&context.masters));
+        let (identity, options) = (spec.log_identity(), spec.log_options(&context.master_keys));
         let (log, recovery) = match Log::open(directory, identity, options.clone(), committer) {
             Ok((log, recovery)) => (log, Some(recovery)),
             // Also when a crash came between making the directory and its first segment.

@@ -1,5 +1,5 @@
 //! Partition specs as they cross the seam (`specs/formats/seam.md`).
-use crate::encryption::{DataKeySpec, Masters};
+use crate::encryption::{DataKeySpec, MasterKeyStore};
 use crate::names::{CURSORS, DEFAULT_NAMESPACE};
 use bascule_log::{Compaction, CompactionKeyFn, Durability, LogId, LogOptions, Retention};
 use bascule_record::{BatchLimits, Codec};
@@ -128,8 +128,8 @@ impl PartitionSpec {
         }
     }
 
-    /// How its log is opened, with the data keys that `masters` unwrap.
-    pub fn log_options(&self, masters: &Masters) -> LogOptions {
+    /// How its log is opened, with the data keys that `master_keys` unwrap.
+    pub fn log_options(&self, master_keys: &MasterKeyStore) -> LogOptions {
         LogOptions {
             durability: match self.durability {
                 DurabilityName::Disk => Durability::Disk,
@@ -139,7 +139,7 @@ impl PartitionSpec {
             segment_age_ns: nanos(self.segment_age_ms),
             preallocate_bytes: PREALLOCATE_BYTES.min(self.segment_bytes),
             codec: self.codec(),
-            keys: masters.ring(&self.data_keys),
+            keys: master_keys.ring(&self.data_keys),
         }
     }
 

@@ -87,8 +87,8 @@ impl Writer {
     /// Takes over settings, between groups.
     pub fn configure(&mut self, spec: PartitionSpec) {
         self.builder = BatchBuilder::new(spec.batch_limits());
-        let masters = &self.partition.0.context.masters;
-        self.log.set_options(spec.log_options(masters));
+        let master_keys = &self.partition.0.context.master_keys;
+        self.log.set_options(spec.log_options(master_keys));
         self.check_sealing();
         self.partition.set_readonly(spec.readonly);
         self.partition.set_jetstream(spec.nats_acks);

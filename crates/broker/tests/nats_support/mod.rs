@@ -11,7 +11,7 @@
 )]
 
 use async_nats::{Message, Subscriber};
-use bascule_broker::encryption::Masters;
+use bascule_broker::encryption::MasterKeyStore;
 use bascule_broker::events::{Event, Events};
 use bascule_broker::limits::Limits;
 use bascule_broker::nats::{NatsContext, NatsLink, NatsSettings};
@@ -234,7 +234,7 @@ impl TestBroker {
             limits,
             events.clone(),
             statistics.clone(),
-            Masters::default(),
+            MasterKeyStore::default(),
             Arc::new(nats.clone()),
         );
         Self {

@@ -1,8 +1,8 @@
 //! Encrypted partitions: round trip, a key that is missing, a key that comes back.
 use super::*;
-use crate::encryption::{DataKeySpec, EncryptionSettings, Masters};
+use crate::encryption::{DataKeySpec, EncryptionSettings, MasterKeyStore};
 
-pub(super) fn masters(home: &Home, ids: &[&str]) -> Masters {
+pub(super) fn master_keys(home: &Home, ids: &[&str]) -> MasterKeyStore {
     let file = |id: &str| {
         let path = home.folder.path().join(id);
         // 32 bytes of 0, of 4 in base64: any key will do.
@@ -14,17 +14,17 @@ pub(super) fn masters(home: &Home, ids: &[&str]) -> Masters {
         current: ids.first().copied().unwrap_or_default().to_owned(),
         ..EncryptionSettings::default()
     };
-    Masters::load(&settings).unwrap()
+    MasterKeyStore::load(&settings).unwrap()
 }
 
 pub(super) fn home_with(ids: &[&str]) -> Home {
     let mut home = home();
-    home.masters(masters(&home, ids));
+    home.master_keys(master_keys(&home, ids));
     home
 }
 
 pub(super) fn encrypted(home: &Home) -> PartitionSpec {
-    let (master, wrapped) = home.context.masters.new_data_key(1).unwrap();
+    let (master, wrapped) = home.context.master_keys.new_data_key(1).unwrap();
     let number = 1;
     PartitionSpec {
         data_keys: vec![DataKeySpec {

@@ -141,7 +141,7 @@ fn all_rows(sink: u64) -> Vec<String> {
 fn crash_after(home: &Home, spec: &PartitionSpec, row: &Value, appended: usize) {
     let link = link_of(row);
     let sink = row["id"].as_u64().unwrap();
-    let options = spec.log_options(&home.context.masters);
+    let options = spec.log_options(&home.context.master_keys);
     let (mut log, _) = Log::open(
         &home.directory(),
         spec.log_identity(),
@@ -220,7 +220,7 @@ async fn in_class_memory_linked_rows_are_synced() {
     assert_eq!(values(&partition), all_rows(4));
     assert_eq!(partition.reader().durable_end(), ROWS as u64);
     assert_eq!(
-        spec().log_options(&home.context.masters).durability,
+        spec().log_options(&home.context.master_keys).durability,
         Durability::Disk,
         "the other class is another spec"
     );
@@ -359,7 +359,7 @@ async fn before_the_table_is_complete_nothing_is_removed_and_nothing_linked() {
         limits,
         events,
         Arc::default(),
-        Masters::default(),
+        MasterKeyStore::default(),
         Arc::new(NoObserver),
     );
     home.context = Arc::new(unknown);

@@ -7,7 +7,7 @@ mod links;
 
 use super::*;
 use crate::clock::now_ns;
-use crate::encryption::Masters;
+use crate::encryption::MasterKeyStore;
 use crate::events::{Event, Events, PartitionChange};
 use crate::limits::Limits;
 use crate::stage::SinkChanges;
@@ -41,10 +41,10 @@ impl CommitObserver for NoObserver {
     fn on_commit(&self, _: &Partition, _: &mut dyn Iterator<Item = CommittedAppend<'_>>) {}
 }
 
-fn context(limits: Limits, masters: Masters) -> Arc<PartitionContext> {
+fn context(limits: Limits, master_keys: MasterKeyStore) -> Arc<PartitionContext> {
     let events = Arc::new(Events::new(65_536).unwrap());
     let observer = Arc::new(NoObserver);
-    let context = PartitionContext::new(limits, events, Arc::default(), masters, observer);
+    let context = PartitionContext::new(limits, events, Arc::default(), master_keys, observer);
     let all_sinks = SinkChanges {
         complete: true,
         ..SinkChanges::default()
@@ -54,14 +54,14 @@ fn context(limits: Limits, masters: Masters) -> Arc<PartitionContext> {
 }
 
 impl Home {
-    fn masters(&mut self, masters: Masters) {
-        self.context = context(self.context.limits, masters);
+    fn master_keys(&mut self, master_keys: MasterKeyStore) {
+        self.context = context(self.context.limits, master_keys);
     }
 
     fn new(limits: Limits) -> Self {
         Self {
             folder: tempfile::tempdir().unwrap(),
-            context: context(limits, Masters::default()),
+            context: context(limits, MasterKeyStore::default()),
             committer: GroupCommitter::start(),
         }
     }
