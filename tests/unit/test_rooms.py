@@ -25,7 +25,7 @@ LEVELS = {
         {"events"},
         {"encryption", "groups", "nats/client", "stage", "tls"},
         {"access", "admission", "partition", "watchdog"},
-        {"condition", "cursor_index", "metadata", "view"},
+        {"run_state", "cursor_index", "metadata", "view"},
         {"nats/connections", "republish/marks"},
         {"ingest/nats"},
         {"republish"},

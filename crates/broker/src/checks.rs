@@ -1,7 +1,7 @@
 //! Checks of everything that the broker needs, for probes and people.
 use crate::clock::{cautious_now_ns, now_ns};
-use crate::condition::Condition;
 use crate::nats::{NatsLink, Reason};
+use crate::run_state::RunState;
 use crate::view::View;
 use crate::watchdog::EventLoop;
 use arc_swap::ArcSwap;
@@ -41,7 +41,7 @@ pub struct Check {
 /// Dependencies of checks.
 #[derive(Debug)]
 pub(crate) struct CheckContext {
-    pub condition: Arc<Condition>,
+    pub run_state: Arc<RunState>,
     pub view: Arc<ArcSwap<View>>,
     pub nats: NatsLink,
     pub event_loop: Arc<EventLoop>,
@@ -60,11 +60,11 @@ impl CheckContext {
 
     /// Whether the start is over, with what it is doing when it is not.
     pub fn startup(&self) -> Check {
-        let condition = &self.condition;
-        if condition.has_served() {
+        let run_state = &self.run_state;
+        if run_state.has_served() {
             return ok("startup", "the broker has started".to_owned());
         }
-        failed("startup", condition.stage())
+        failed("startup", run_state.stage())
     }
 
     /// Every check. Blocks for as long as the data directory's file system does not answer.
@@ -85,7 +85,7 @@ impl CheckContext {
     }
 
     fn serving(&self) -> Check {
-        match (self.condition.is_serving(), self.condition.has_served()) {
+        match (self.run_state.is_serving(), self.run_state.has_served()) {
             (true, _) => ok("serving", "calls are accepted".to_owned()),
             (false, true) => failed("serving", "the broker is stopping".to_owned()),
             (false, false) => failed("serving", "the broker is starting".to_owned()),
@@ -93,7 +93,7 @@ impl CheckContext {
     }
 
     fn metadata(&self) -> Check {
-        if self.condition.is_metadata_open() {
+        if self.run_state.is_metadata_open() {
             return ok("metadata log", "open".to_owned());
         }
         failed("metadata log", "not open yet".to_owned())
@@ -161,7 +161,7 @@ impl CheckContext {
             &nats.text
         };
         let text = format!("ingest waits for NATS: {why}{details}");
-        if self.condition.needs_nats() {
+        if self.run_state.needs_nats() {
             failed("nats", text)
         } else {
             warning("nats", text)

@@ -16,7 +16,7 @@ mod admission;
 mod budget;
 pub mod checks;
 mod clock;
-mod condition;
+
 mod cursor_index;
 pub mod encryption;
 pub mod engine;
@@ -39,6 +39,7 @@ mod owner_only;
 pub mod partition;
 mod republish;
 mod resume;
+mod run_state;
 mod space;
 pub mod stage;
 pub mod statistics;

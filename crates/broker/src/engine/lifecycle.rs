@@ -209,7 +209,7 @@ impl Engine {
 
     /// The answer of health checks; false also refuses new calls.
     pub fn set_serving(&self, serving: bool) {
-        self.parts.condition.set_serving(serving);
+        self.parts.run_state.set_serving(serving);
         if !serving {
             self.parts.groups.close();
         }
@@ -265,7 +265,7 @@ impl Engine {
             MetadataLog::open(&self.parts.events, &self.data, &self.committer)?;
         let last = log.last_index();
         self.state.lock().metadata = Some(Arc::new(log));
-        self.parts.condition.set_metadata_open();
+        self.parts.run_state.set_metadata_open();
         Ok((index, state, last))
     }
 

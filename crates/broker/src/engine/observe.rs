@@ -26,12 +26,12 @@ impl Engine {
 
     /// Says what the start is doing, until the broker serves.
     pub fn set_stage(&self, stage: &str) {
-        self.parts.condition.set_stage(stage);
+        self.parts.run_state.set_stage(stage);
     }
 
     /// From now on the broker is ready only while NATS is connected.
     pub fn require_nats(&self) {
-        self.parts.condition.set_needs_nats();
+        self.parts.run_state.set_needs_nats();
     }
 
     /// Takes what the control plane counts, by name; see `specs/metrics.toml`.

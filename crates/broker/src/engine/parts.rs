@@ -4,7 +4,6 @@ use super::serve::Services;
 use crate::access::Access;
 use crate::admission::{Admission, Listener};
 use crate::checks::CheckContext;
-use crate::condition::Condition;
 use crate::cursor_index::CursorIndexes;
 use crate::encryption::MasterKeyStore;
 use crate::events::Events;
@@ -17,6 +16,7 @@ use crate::limits::Limits;
 use crate::metrics::MetricsContext;
 use crate::nats::{NatsContext, NatsLink};
 use crate::partition::PartitionContext;
+use crate::run_state::RunState;
 use crate::statistics::{Reported, Statistics};
 use crate::subscriptions::Subscriptions;
 use crate::tls::Tls;
@@ -38,7 +38,7 @@ pub(crate) struct Parts {
     /// Prefix of internal NATS subjects.
     namespace: String,
     limits: Limits,
-    pub(crate) condition: Arc<Condition>,
+    pub(crate) run_state: Arc<RunState>,
     /// Whether the control plane runs.
     pub(crate) event_loop: Arc<EventLoop>,
     pub(crate) events: Arc<Events>,
@@ -85,7 +85,7 @@ impl Parts {
             broker_id: settings.broker_id.clone(),
             namespace: settings.namespace.clone(),
             limits,
-            condition: Arc::default(),
+            run_state: Arc::default(),
             event_loop: Arc::default(),
             view: Arc::default(),
             partitions: Arc::new(partitions),
@@ -115,7 +115,7 @@ impl Parts {
             liftbridge: RawService(LiftbridgeMethods(liftbridge.clone())),
             admin: RawService(AdminMethods(liftbridge)),
             health: RawService(HealthMethods::new(
-                self.condition.clone(),
+                self.run_state.clone(),
                 self.event_loop.clone(),
             )),
             flight: FlightRouter::new(self.flight()),
@@ -127,7 +127,7 @@ impl Parts {
             broker_id: self.broker_id.clone(),
             namespace: self.namespace.clone(),
             limits: self.limits,
-            condition: self.condition.clone(),
+            run_state: self.run_state.clone(),
             admission: self.admission.clone(),
             access: self.access.clone(),
             view: self.view.clone(),
@@ -145,7 +145,7 @@ impl Parts {
         FlightContext {
             broker_id: self.broker_id.clone(),
             message_bytes: self.limits.message_bytes,
-            condition: self.condition.clone(),
+            run_state: self.run_state.clone(),
             admission: self.admission.clone(),
             access: self.access.clone(),
             view: self.view.clone(),
@@ -160,7 +160,7 @@ impl Parts {
     pub(crate) fn metrics(&self, committer: Weak<GroupCommitter>, data: PathBuf) -> MetricsContext {
         MetricsContext {
             checks: CheckContext {
-                condition: self.condition.clone(),
+                run_state: self.run_state.clone(),
                 view: self.view.clone(),
                 nats: self.nats.clone(),
                 event_loop: self.event_loop.clone(),

@@ -1,9 +1,9 @@
 //! Dependencies of the Flight service.
 use crate::access::Access;
 use crate::admission::Admission;
-use crate::condition::Condition;
 use crate::events::Events;
 use crate::partition::PartitionContext;
+use crate::run_state::RunState;
 use crate::statistics::Statistics;
 use crate::subscriptions::Subscriptions;
 use crate::view::View;
@@ -16,7 +16,7 @@ pub(crate) struct FlightContext {
     pub(crate) broker_id: String,
     /// `limits.message_bytes`.
     pub(crate) message_bytes: usize,
-    pub(crate) condition: Arc<Condition>,
+    pub(crate) run_state: Arc<RunState>,
     pub(crate) admission: Arc<Admission>,
     pub(crate) access: Arc<Access>,
     /// Load once per request.

@@ -15,7 +15,7 @@ use tonic::{Code, Status};
 /// # Errors
 /// UNAVAILABLE.
 pub fn check_serving(context: &FlightContext) -> Result<(), Status> {
-    if context.condition.is_serving() {
+    if context.run_state.is_serving() {
         return Ok(());
     }
     Err(refuse(

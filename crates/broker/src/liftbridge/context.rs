@@ -1,12 +1,12 @@
 //! Dependencies of the Liftbridge API.
 use crate::access::Access;
 use crate::admission::Admission;
-use crate::condition::Condition;
 use crate::cursor_index::CursorIndexes;
 use crate::events::Events;
 use crate::groups::{GroupVersions, Members};
 use crate::limits::Limits;
 use crate::nats::NatsLink;
+use crate::run_state::RunState;
 use crate::statistics::Statistics;
 use crate::subscriptions::Subscriptions;
 use crate::view::View;
@@ -20,7 +20,7 @@ pub(crate) struct LiftbridgeContext {
     /// Prefix of ack inboxes.
     pub(crate) namespace: String,
     pub(crate) limits: Limits,
-    pub(crate) condition: Arc<Condition>,
+    pub(crate) run_state: Arc<RunState>,
     pub(crate) admission: Arc<Admission>,
     pub(crate) access: Arc<Access>,
     /// Load once per request.

@@ -4,7 +4,7 @@ use super::call::{Call, decoded};
 use super::frames::frame;
 use super::raw_service::CallHandler;
 use super::reply::{self, Reply};
-use crate::condition::Condition;
+use crate::run_state::RunState;
 use crate::watchdog::EventLoop;
 use bascule_wire::methods::{ADMIN, API};
 use bytes::Bytes;
@@ -53,15 +53,15 @@ struct HealthCheckResponse {
 /// Answers also while the broker does not serve.
 #[derive(Clone, Debug)]
 pub(crate) struct HealthMethods {
-    condition: Arc<Condition>,
+    run_state: Arc<RunState>,
     event_loop: Arc<EventLoop>,
 }
 
 impl HealthMethods {
-    /// Health of the broker in this condition; that of the control plane is its event loop's.
-    pub(crate) fn new(condition: Arc<Condition>, event_loop: Arc<EventLoop>) -> Self {
+    /// Health of the broker in this state of its run; that of the control plane is its event loop's.
+    pub(crate) fn new(run_state: Arc<RunState>, event_loop: Arc<EventLoop>) -> Self {
         Self {
-            condition,
+            run_state,
             event_loop,
         }
     }
@@ -75,7 +75,7 @@ impl HealthMethods {
     }
 
     fn serving(&self, able: bool) -> ServingStatus {
-        if able && self.condition.is_serving() {
+        if able && self.run_state.is_serving() {
             ServingStatus::Serving
         } else {
             ServingStatus::NotServing

@@ -53,7 +53,7 @@ async fn dispatch(
 /// # Errors
 /// UNAVAILABLE.
 pub(super) fn check_serving(context: &LiftbridgeContext) -> Result<(), Status> {
-    if context.condition.is_serving() {
+    if context.run_state.is_serving() {
         return Ok(());
     }
     Err(Status::unavailable(

@@ -89,7 +89,7 @@ impl Reader {
             _ = pulse.tick() => {
                 self.intake.refresh();
                 self.intake.check_patience()?;
-                if !self.context.condition.is_serving() {
+                if !self.context.run_state.is_serving() {
                     return Err(shutting_down());
                 }
             }

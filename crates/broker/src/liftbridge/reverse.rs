@@ -138,7 +138,7 @@ impl ReverseSubscription {
     /// Reads the next window that has records; false when there is none.
     async fn fetch(&mut self) -> Result<bool, Status> {
         loop {
-            if !self.context.condition.is_serving() {
+            if !self.context.run_state.is_serving() {
                 return Err(shutting_down());
             }
             let reader = self.partition.reader();
@@ -152,7 +152,7 @@ impl ReverseSubscription {
             let window = read
                 .await
                 .map_err(|error| Status::internal(format!("reading the log failed: {error}")))?
-                .map_err(|error| read_failed(&self.context.condition, &self.partition, &error))?;
+                .map_err(|error| read_failed(&self.context.run_state, &self.partition, &error))?;
             self.window = if window.cut {
                 (self.window / 2).max(1)
             } else {

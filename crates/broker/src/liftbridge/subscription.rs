@@ -9,10 +9,10 @@ use super::damaged::damaged;
 use super::position::Range;
 use super::wanted::Wanted;
 use crate::access::Authorization;
-use crate::condition::Condition;
 use crate::groups::Membership;
 use crate::grpc_status::Coded;
 use crate::partition::{EndReason, Partition, Subscriber};
+use crate::run_state::RunState;
 use crate::subscriptions::Slot;
 use bascule_log::{Cursor, LogReader, ReadError, ReadMode};
 use bascule_record::{Batch, Batches, DamageError, Header};
@@ -309,7 +309,7 @@ impl Subscription {
     }
 
     fn read_failed(&self, error: &ReadError) -> Status {
-        read_failed(&self.context.condition, &self.partition, error)
+        read_failed(&self.context.run_state, &self.partition, error)
     }
 
     /// Waits until more is committed than was delivered.
@@ -323,9 +323,9 @@ impl Subscription {
             );
         }
         if self.high_watermark.has_changed().is_err() {
-            return Err(ended(&self.context.condition, &self.partition));
+            return Err(ended(&self.context.run_state, &self.partition));
         }
-        if !self.context.condition.is_serving() {
+        if !self.context.run_state.is_serving() {
             return Err(shutting_down());
         }
         // The flag is read first: when it is set, everything taken before it is visible.
@@ -355,7 +355,7 @@ impl Subscription {
             }
         };
         match tokio::time::timeout_at(until, changed).await {
-            Ok(Err(_)) => Err(ended(&self.context.condition, &self.partition)),
+            Ok(Err(_)) => Err(ended(&self.context.run_state, &self.partition)),
             Err(_)
                 if self
                     .deadline
@@ -392,12 +392,12 @@ fn put_wanted(
 
 /// The status of a subscription that cannot read on.
 pub(super) fn read_failed(
-    condition: &Condition,
+    run_state: &RunState,
     partition: &Partition,
     error: &ReadError,
 ) -> Status {
     match error {
-        ReadError::Closed => ended(condition, partition),
+        ReadError::Closed => ended(run_state, partition),
         ReadError::Damaged(damage) => damaged(partition.identity(), damage),
         ReadError::Locked { start, end, .. } => Status::failed_precondition(error.to_string())
             .detailed(
@@ -410,11 +410,11 @@ pub(super) fn read_failed(
 }
 
 /// The status of a subscription to a partition that is no longer served.
-fn ended(condition: &Condition, partition: &Partition) -> Status {
+fn ended(run_state: &RunState, partition: &Partition) -> Status {
     match partition.end() {
         EndReason::Deleted => deleted(),
         EndReason::Paused => paused(),
-        EndReason::Open | EndReason::Closed if !condition.is_serving() => shutting_down(),
+        EndReason::Open | EndReason::Closed if !run_state.is_serving() => shutting_down(),
         EndReason::Open | EndReason::Closed => {
             Status::internal("commit log was closed").coded(ErrorCode::Unavailable)
         }

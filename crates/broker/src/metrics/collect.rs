@@ -89,7 +89,7 @@ fn condition(context: &MetricsContext) -> Vec<(&'static str, u64)> {
         ("ready", u64::from(context.checks.is_ready())),
         (
             "process_start_nanos",
-            context.checks.condition.began_ns.unsigned_abs(),
+            context.checks.run_state.began_ns.unsigned_abs(),
         ),
     ];
     if let Ok(space) = space(&context.checks.data) {
