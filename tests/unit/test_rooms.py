@@ -21,11 +21,11 @@ LEVELS = {
         {"integrity"},
     ],
     "broker": [
-        {"budget", "clock", "grpc_status", "grpc_timeout", "limits", "names", "owner_only", "space", "statistics"},
+        {"budget", "clock", "disk_full", "grpc_status", "grpc_timeout", "limits", "names", "owner_only", "statistics"},
         {"events"},
         {"encryption", "groups", "nats/client", "stage", "tls"},
         {"access", "admission", "partition", "watchdog"},
-        {"run_state", "cursor_index", "metadata", "view"},
+        {"cursor_index", "metadata", "run_state", "view"},
         {"nats/connections", "republish/marks"},
         {"ingest/nats"},
         {"republish"},

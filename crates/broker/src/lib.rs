@@ -16,8 +16,8 @@ mod admission;
 mod budget;
 pub mod checks;
 mod clock;
-
 mod cursor_index;
+mod disk_full;
 pub mod encryption;
 pub mod engine;
 pub mod events;
@@ -40,7 +40,6 @@ pub mod partition;
 mod republish;
 mod resume;
 mod run_state;
-mod space;
 pub mod stage;
 pub mod statistics;
 mod subscriptions;

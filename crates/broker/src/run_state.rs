@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Where the broker is in its run.
 #[derive(Debug)]
-pub(crate) struct Condition {
+pub(crate) struct RunState {
     /// When the data plane was started, ns since 1970.
     pub(crate) began_ns: i64,
     /// Whether the metadata log is open.
@@ -21,7 +21,7 @@ pub(crate) struct Condition {
     needs_nats: AtomicBool,
 }
 
-impl Default for Condition {
+impl Default for RunState {
     fn default() -> Self {
         Self {
             began_ns: now_ns(),
@@ -34,7 +34,7 @@ impl Default for Condition {
     }
 }
 
-impl Condition {
+impl RunState {
     /// Says what the start is doing from now on.
     pub(crate) fn set_stage(&self, stage: &str) {
         self.stage.store(Arc::new(stage.to_owned()));

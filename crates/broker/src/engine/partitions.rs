@@ -39,7 +39,7 @@ impl Engine {
                         let incarnation = spec.incarnation;
                         if let Err(error) = self.open_one(spec) {
                             if matches!(error, bascule_log::Error::Full { .. }) {
-                                self.parts.partitions.space.refused();
+                                self.parts.partitions.disk_full.refused();
                             }
                             let code = open_code(&error);
                             failures.lock().push((incarnation, code, error.to_string()));
@@ -164,7 +164,7 @@ impl Engine {
 
     /// Whether writes to the data directory are refused for want of space.
     pub fn is_full(&self) -> bool {
-        self.parts.partitions.space.is_full(&self.data)
+        self.parts.partitions.disk_full.is_full(&self.data)
     }
 
     /// Pausing does not forget when records arrived; deleting does.

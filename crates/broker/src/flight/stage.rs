@@ -160,7 +160,7 @@ impl StageTarget {
         let allowed = self.authorization.renew(&self.context.access);
         allowed.map_err(|refusal| denied(&refusal))?;
         let partitions = &self.context.partitions;
-        if partitions.stage.is_full(&partitions.space) {
+        if partitions.stage.is_full(&partitions.disk_full) {
             return Err(staging_failed(&StageError::Full));
         }
         let mut batch = batch;

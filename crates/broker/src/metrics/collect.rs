@@ -11,7 +11,7 @@ pub(crate) fn collect(context: &MetricsContext) -> Vec<(&'static str, u64)> {
     values.extend(admission(context));
     values.extend(syncs(context));
     values.extend(view(&context.checks.view.load()));
-    values.extend(condition(context));
+    values.extend(run_state(context));
     values.extend(context.reported.values());
     values.extend(process());
     values
@@ -84,7 +84,7 @@ fn view(view: &View) -> [(&'static str, u64); 8] {
     ]
 }
 
-fn condition(context: &MetricsContext) -> Vec<(&'static str, u64)> {
+fn run_state(context: &MetricsContext) -> Vec<(&'static str, u64)> {
     let mut values = vec![
         ("ready", u64::from(context.checks.is_ready())),
         (

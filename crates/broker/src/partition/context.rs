@@ -1,10 +1,10 @@
 //! What the partitions of a broker share.
 use super::link::Links;
 use super::{CommitObserver, IdBudget};
+use crate::disk_full::DiskFullTracker;
 use crate::encryption::MasterKeyStore;
 use crate::events::Events;
 use crate::limits::Limits;
-use crate::space::Space;
 use crate::stage::Stage;
 use crate::statistics::Statistics;
 use std::sync::Arc;
@@ -20,8 +20,8 @@ pub struct PartitionContext {
     pub(crate) master_keys: MasterKeyStore,
     /// Republishes committed records.
     pub(crate) observer: Arc<dyn CommitObserver>,
-    /// Whether the data directory has space.
-    pub(crate) space: Space,
+    /// Whether the data directory is full.
+    pub(crate) disk_full: DiskFullTracker,
     /// Budget for waiting and uncommitted appends of all partitions, bytes.
     pub inflight: Arc<Semaphore>,
     /// Memory for message ids.
@@ -49,7 +49,7 @@ impl PartitionContext {
             statistics,
             master_keys,
             observer,
-            space: Space::default(),
+            disk_full: DiskFullTracker::default(),
             inflight: Arc::new(Semaphore::new(inflight)),
             message_ids: IdBudget::new(limits.nats_message_id_bytes),
             stage,

@@ -307,7 +307,7 @@ impl Writer {
                 statistics.batches_appended.add(1);
                 statistics.bytes_appended.add(bytes);
                 self.appended_bytes += bytes;
-                self.partition.0.context.space.stored();
+                self.partition.0.context.disk_full.stored();
                 if self.full.is_some_and(|seen| seen.elapsed() >= FULL_PAUSE) {
                     self.full = None;
                     self.partition
@@ -327,7 +327,7 @@ impl Writer {
     fn refuse(&mut self, error: &Error) -> AppendError {
         match error {
             Error::Full { .. } => {
-                self.partition.0.context.space.refused();
+                self.partition.0.context.disk_full.refused();
                 if self.full.replace(Instant::now()).is_none() {
                     self.partition
                         .report(PartitionChange::Full, &error.to_string());

@@ -9,8 +9,8 @@ use super::piece::PieceId;
 use super::rules::{self, Admission};
 use super::table::{Link, Sink, SinkChanges, SinkTable, StaleVersion};
 use super::writer::{Folder, StageSealer, TEMPORARY};
+use crate::disk_full::DiskFullTracker;
 use crate::events::{Events, Level};
-use crate::space::Space;
 use arc_swap::ArcSwap;
 use parking_lot::{Mutex, MutexGuard};
 use serde_json::json;
@@ -283,8 +283,10 @@ impl Stage {
     }
 
     /// Whether writes to the data directory are refused for want of space.
-    pub(crate) fn is_full(&self, space: &Space) -> bool {
-        self.home.get().is_some_and(|(path, _)| space.is_full(path))
+    pub(crate) fn is_full(&self, disk_full: &DiskFullTracker) -> bool {
+        self.home
+            .get()
+            .is_some_and(|(path, _)| disk_full.is_full(path))
     }
 
     /// A number for a temporary file, unique in this run.

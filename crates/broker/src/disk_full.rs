@@ -13,13 +13,13 @@ const LOW: u64 = 64 << 20;
 
 /// The last refusal for want of space, of any partition.
 #[derive(Debug)]
-pub struct Space {
+pub struct DiskFullTracker {
     began: Instant,
     /// Milliseconds since `began`, plus 1; 0 = nothing is refused.
     refused: AtomicU64,
 }
 
-impl Default for Space {
+impl Default for DiskFullTracker {
     fn default() -> Self {
         Self {
             began: Instant::now(),
@@ -28,7 +28,7 @@ impl Default for Space {
     }
 }
 
-impl Space {
+impl DiskFullTracker {
     /// Something could not be stored for want of space.
     pub fn refused(&self) {
         self.refused.store(self.now(), Ordering::Relaxed);
@@ -73,9 +73,9 @@ impl Space {
 mod tests {
     use super::*;
 
-    fn ago(elapsed: Duration) -> Space {
+    fn ago(elapsed: Duration) -> DiskFullTracker {
         let began = Instant::now().checked_sub(elapsed).unwrap();
-        Space {
+        DiskFullTracker {
             began,
             refused: AtomicU64::new(1),
         }
@@ -83,7 +83,7 @@ mod tests {
 
     #[test]
     fn a_refusal_stands_until_an_append_is_stored_a_while_later() {
-        let space = Space::default();
+        let space = DiskFullTracker::default();
         assert!(!space.is_full(Path::new("/")));
         space.refused();
         space.stored();
