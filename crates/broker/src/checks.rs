@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 
 /// Less than this free, and appends fail: a segment is preallocated in steps of this size.
-const LEAST_FREE: u64 = 16 << 20;
+const MIN_FREE: u64 = 16 << 20;
 /// A clock that is further from where the monotonic clock puts it is reported, ns.
 const CLOCK_OFF: i64 = 1_000_000_000;
 const GIB: f64 = (1_u64 << 30) as f64;
@@ -125,7 +125,7 @@ impl CheckContext {
             Ok(space) => {
                 let (free, size) = (space.free as f64 / GIB, space.size as f64 / GIB);
                 let text = format!("{free:.2} of {size:.2} GiB are free");
-                if space.free < LEAST_FREE {
+                if space.free < MIN_FREE {
                     failed(
                         "disk space",
                         format!("{text}: writes are refused until there is space"),

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use zeroize::Zeroizing;
 
 /// Largest key file that is read, bytes.
-const MOST_BYTES: u64 = 4096;
+const MAX_BYTES: u64 = 4096;
 
 /// `encryption` in the engine's settings (`specs/formats/seam.md`).
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -128,7 +128,7 @@ impl MasterKeyStore {
 
 fn read_file(path: &Path) -> Result<Zeroizing<Vec<u8>>, String> {
     let failed = |error: std::io::Error| format!("{} cannot be read: {error}", path.display());
-    if std::fs::metadata(path).map_err(failed)?.len() > MOST_BYTES {
+    if std::fs::metadata(path).map_err(failed)?.len() > MAX_BYTES {
         return Err(format!("{} is too large for a key", path.display()));
     }
     let text = Zeroizing::new(std::fs::read(path).map_err(failed)?);

@@ -12,7 +12,7 @@ use tonic::{Code, Status};
 /// Bytes of a text that is sent: percent-encoded it has at most three times as many, and clients take 8 KiB of headers.
 const MOST: usize = 2048;
 /// Bytes of the JSON object in the trailer; larger details are left out.
-const MOST_DETAILS: usize = 1024;
+const MAX_DETAILS: usize = 1024;
 
 /// Adds the code and the values of the sentence to a status.
 pub(crate) trait Coded: Sized {
@@ -44,7 +44,7 @@ pub(crate) fn document(code: ErrorCode, mut details: Value) -> String {
         object.insert("code".to_owned(), Value::from(code.as_str()));
     }
     let text = details.to_string();
-    if text.len() > MOST_DETAILS {
+    if text.len() > MAX_DETAILS {
         return document(code, json!({}));
     }
     text

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Least that a subscription reads ahead, bytes.
-const LEAST_SHARE: usize = 16 << 10;
+const MIN_SHARE: usize = 16 << 10;
 
 /// The places of one broker: `limits.subscriptions`.
 #[derive(Debug)]
@@ -47,7 +47,7 @@ impl Subscriptions {
     /// make progress.
     pub(crate) fn delivery_share(&self) -> usize {
         let open = self.open.load(Ordering::Relaxed).max(1);
-        (self.delivery_bytes / open).max(LEAST_SHARE)
+        (self.delivery_bytes / open).max(MIN_SHARE)
     }
 }
 
@@ -70,15 +70,15 @@ mod tests {
     fn places_come_back_and_what_is_read_ahead_is_shared_by_those_that_are_open() {
         let limits = Limits {
             subscriptions: 2,
-            delivery_bytes: 4 * LEAST_SHARE,
+            delivery_bytes: 4 * MIN_SHARE,
             ..Limits::default()
         };
         let statistics = Arc::new(Statistics::default());
         let subscriptions = Arc::new(Subscriptions::new(&limits, statistics.clone()));
         let _first = subscriptions.take().unwrap();
-        assert_eq!(subscriptions.delivery_share(), 4 * LEAST_SHARE);
+        assert_eq!(subscriptions.delivery_share(), 4 * MIN_SHARE);
         let second = subscriptions.take().unwrap();
-        assert_eq!(subscriptions.delivery_share(), 2 * LEAST_SHARE);
+        assert_eq!(subscriptions.delivery_share(), 2 * MIN_SHARE);
         assert_eq!(subscriptions.take().unwrap_err(), 2);
         assert_eq!(statistics.subscriptions_refused.get(), 1);
         assert_eq!(statistics.subscriptions_open.get(), 2);

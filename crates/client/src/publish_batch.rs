@@ -17,7 +17,7 @@ const CHUNK_BYTES: usize = 512 << 10;
 const CHUNK_RECORDS: usize = ProducerBatch::MAX_RECORDS as usize;
 /// Initial capacity of an open chunk, bytes, and the least when several are filled together.
 const ROOM: usize = 144 << 10;
-const LEAST_ROOM: usize = 1 << 10;
+const MIN_ROOM: usize = 1 << 10;
 /// `AckPolicy.NONE`.
 const POLICY_NONE: i32 = 2;
 /// Reserves the bytes of a producer's batch header.
@@ -112,7 +112,7 @@ impl PublishBatch {
     /// As [`Self::new`], for one of `parts` batches that are filled together: they share the initial memory of one.
     #[must_use]
     pub(crate) fn sharing(mut self, parts: usize) -> Self {
-        self.room = (ROOM / parts.max(1)).max(LEAST_ROOM);
+        self.room = (ROOM / parts.max(1)).max(MIN_ROOM);
         self
     }
 

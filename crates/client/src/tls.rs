@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use tonic::transport::{Certificate, ClientTlsConfig, Identity};
 
 /// Largest file that is read, bytes.
-const MOST_BYTES: u64 = 4 << 20;
+const MAX_BYTES: u64 = 4 << 20;
 
 /// `tls` in the client's options. Files are PEM.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -60,9 +60,9 @@ fn read(file: &Path, wanted: &str) -> Result<Vec<u8>, Error> {
     let refused = |reason: String| Error::new(ErrorCode::InvalidArgument, reason);
     let size = std::fs::metadata(file).map(|found| found.len());
     let bytes = size.and_then(|size| {
-        if size > MOST_BYTES {
+        if size > MAX_BYTES {
             return Err(std::io::Error::other(format!(
-                "it is larger than {MOST_BYTES} bytes"
+                "it is larger than {MAX_BYTES} bytes"
             )));
         }
         std::fs::read(file)

@@ -10,7 +10,7 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 
 /// Most records of one batch.
-const MOST_RECORDS: usize = 100_000;
+const MAX_RECORDS: usize = 100_000;
 
 /// A batch on its way out. While it is published, it is locked: every method waits for that.
 #[pyclass(frozen, module = "bascule._native")]
@@ -225,10 +225,10 @@ fn unpublished(
 }
 
 fn check_count(count: usize) -> PyResult<()> {
-    if (1..=MOST_RECORDS).contains(&count) {
+    if (1..=MAX_RECORDS).contains(&count) {
         return Ok(());
     }
-    let text = format!("a batch has 1 to {MOST_RECORDS} records, not {count}");
+    let text = format!("a batch has 1 to {MAX_RECORDS} records, not {count}");
     Err(native_error(ErrorCode::InvalidArgument, &text, "{}"))
 }
 

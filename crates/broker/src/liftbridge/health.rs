@@ -18,7 +18,7 @@ use tonic::Status;
 use tonic::body::Body;
 
 /// Bytes of a request: the name of a service.
-const MOST_BYTES: usize = 1024;
+const MAX_BYTES: usize = 1024;
 
 /// The control plane; data is served without it.
 const CONTROL_PLANE: &str = "bascule.admin";
@@ -103,7 +103,7 @@ async fn answer(
             "unknown method {method} for service grpc.health.v1.Health"
         )));
     }
-    let request: HealthCheckRequest = decoded(&call, body, MOST_BYTES).await?;
+    let request: HealthCheckRequest = decoded(&call, body, MAX_BYTES).await?;
     match (health.status_of(&request.service), method) {
         (ServingStatus::ServiceUnknown, "Check") => Err(Status::not_found("unknown service")),
         (status, "Check") => Ok(reply::message(&encode(status))),

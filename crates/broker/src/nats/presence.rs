@@ -2,7 +2,7 @@
 //!
 //! A broker announces itself on `<namespace>.brokers` whenever it has connected, and once more when it hears of another one
 //! for the first time, so that both report it. Whoever may publish there may announce anything: invalid announcements are
-//! ignored, and only [`MOST_KNOWN`] brokers are reported.
+//! ignored, and only [`MAX_KNOWN`] brokers are reported.
 use super::client::{Inbox, Message, Publish};
 use super::connections::{ConnectionPair, NatsContext, Role};
 use crate::events::Level;
@@ -16,9 +16,9 @@ use tokio::sync::{mpsc, watch};
 /// Announcements that may wait; those beyond are dropped.
 pub(crate) const QUEUE: usize = 16;
 /// Longest announcement, bytes.
-const MOST_BYTES: usize = 1024;
+const MAX_BYTES: usize = 1024;
 /// Brokers that are reported in one session.
-const MOST_KNOWN: usize = 64;
+const MAX_KNOWN: usize = 64;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 struct Announcement {
@@ -38,7 +38,7 @@ pub(crate) struct Announcements(pub(crate) mpsc::Sender<Bytes>);
 impl Inbox for Announcements {
     fn take(&self, messages: &mut Vec<Message>) {
         for message in messages.drain(..) {
-            if message.payload.len() <= MOST_BYTES {
+            if message.payload.len() <= MAX_BYTES {
                 // Copied, so that it keeps nothing of what was read with it. A full queue drops it.
                 let _ = self.0.try_send(Bytes::copy_from_slice(&message.payload));
             }
@@ -112,7 +112,7 @@ fn news(
     known: &mut HashSet<Announcement>,
 ) -> Option<Announcement> {
     let other: Announcement = serde_json::from_slice(payload).ok()?;
-    let is_new = other != *own && known.len() < MOST_KNOWN && known.insert(other.clone());
+    let is_new = other != *own && known.len() < MAX_KNOWN && known.insert(other.clone());
     is_new.then_some(other)
 }
 
@@ -147,7 +147,7 @@ mod tests {
             assert!(is_news(&payload));
             assert!(!is_news(&payload));
         }
-        for number in 2..MOST_KNOWN {
+        for number in 2..MAX_KNOWN {
             assert!(is_news(
                 &json!(announcement("c", &number.to_string())).to_string()
             ));

@@ -15,10 +15,10 @@
 use std::time::{Duration, Instant};
 
 /// At least so long between two probes while nobody listens; bounds what probing costs. Twice as long after each answer, up
-/// to [`MOST_PAUSE`], by which the first copies for a new listener may then be late.
+/// to [`MAX_PAUSE`], by which the first copies for a new listener may then be late.
 const PAUSE: Duration = Duration::from_millis(5);
 /// See [`PAUSE`].
-const MOST_PAUSE: Duration = Duration::from_millis(40);
+const MAX_PAUSE: Duration = Duration::from_millis(40);
 /// Without an answer within this time there is a subscriber. A too short time only costs copies without a subscriber.
 const ANSWER_LIMIT: Duration = Duration::from_millis(50);
 /// While somebody listens, one copy in at least so many is a probe …
@@ -131,7 +131,7 @@ impl SubscriberInterest {
         let probe_from = Some(now + self.pause);
         match self.state {
             State::Probing { token: asked, .. } if asked == token => {
-                self.pause = (2 * self.pause).min(MOST_PAUSE);
+                self.pause = (2 * self.pause).min(MAX_PAUSE);
                 self.state = State::NoSubscriber { probe_from };
                 Answer::Skip
             }

@@ -27,7 +27,7 @@ const MAX_TARGETS: usize = 1000;
 /// Batches of pieces: records, and bytes where there are few partitions.
 const BATCH_RECORDS: usize = 16 << 10;
 const BATCH_BYTES: usize = 1 << 20;
-const LEAST_BATCH_BYTES: usize = 64 << 10;
+const MIN_BATCH_BYTES: usize = 64 << 10;
 /// Gathered and not yet written, bytes: of all calls, and of one.
 const GATHERED: usize = 64 << 20;
 const GATHERED_BY_CALL: usize = 16 << 20;
@@ -97,7 +97,7 @@ impl StageCall {
             stream,
             parts: BTreeMap::new(),
             now: now_ns(),
-            batch_bytes: batch_bytes.clamp(LEAST_BATCH_BYTES, BATCH_BYTES),
+            batch_bytes: batch_bytes.clamp(MIN_BATCH_BYTES, BATCH_BYTES),
         }
     }
 

@@ -8,7 +8,7 @@ use std::ops::Bound;
 use std::time::Instant;
 
 /// Least that a piece counts, bytes.
-const LEAST_BYTES: u64 = 4096;
+const MIN_BYTES: u64 = 4096;
 /// Most staged bytes of a sink whose quota is not set.
 const SINK_BYTES: u64 = 8 << 30;
 /// Most pieces of a sink.
@@ -16,7 +16,7 @@ const SINK_PIECES: u64 = 100_000;
 
 /// What a piece file of so many bytes counts.
 pub(super) fn charge(bytes: u64) -> u64 {
-    bytes.max(LEAST_BYTES)
+    bytes.max(MIN_BYTES)
 }
 
 /// A call that is open: the pieces it will seal, and the id of its stream.

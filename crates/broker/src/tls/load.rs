@@ -15,7 +15,7 @@ use tokio_rustls::rustls::version::{TLS12, TLS13};
 use tokio_rustls::rustls::{self, RootCertStore, ServerConfig, SupportedProtocolVersion};
 
 /// Largest file that is read, bytes: some thousand certificates.
-const MOST_BYTES: u64 = 4 << 20;
+const MAX_BYTES: u64 = 4 << 20;
 /// The ALPN protocol of the port.
 const HTTP2: &[u8] = b"h2";
 /// A certificate that expires within this time is reported, seconds.
@@ -280,12 +280,12 @@ fn read(file: &Path) -> Result<Vec<u8>, TlsError> {
     let mut bytes = Vec::new();
     let opened = File::open(file).map_err(failed)?;
     opened
-        .take(MOST_BYTES + 1)
+        .take(MAX_BYTES + 1)
         .read_to_end(&mut bytes)
         .map_err(failed)?;
-    if bytes.len() as u64 > MOST_BYTES {
+    if bytes.len() as u64 > MAX_BYTES {
         let text =
-            format!("{shown} is larger than {MOST_BYTES} bytes: name a PEM file of certificates");
+            format!("{shown} is larger than {MAX_BYTES} bytes: name a PEM file of certificates");
         return Err(TlsError::new(file, text));
     }
     Ok(bytes)

@@ -26,7 +26,7 @@ const VERSION: u32 = 1;
 const HEAD_BYTES: usize = 32;
 const ENTRY_BYTES: usize = 40;
 /// Most ranges that are kept, the first found. Reads report the others.
-const MOST_RANGES: usize = 10_000;
+const MAX_RANGES: usize = 10_000;
 
 /// Called for every new range.
 pub type Listener = Box<dyn Fn(&Damage) + Send + Sync>;
@@ -203,7 +203,7 @@ fn insert(damages: &mut Vec<Damage>, new: Damage) -> bool {
     }
     let from = damages.partition_point(|known| known.start < new.start);
     let to = damages.partition_point(|known| known.end <= new.end);
-    if from >= to && damages.len() >= MOST_RANGES {
+    if from >= to && damages.len() >= MAX_RANGES {
         return false;
     }
     damages.splice(from..to.max(from), [new]);
@@ -212,7 +212,7 @@ fn insert(damages: &mut Vec<Damage>, new: Damage) -> bool {
 
 /// The file's bytes.
 pub(crate) fn to_bytes(identity: LogId, ranges: &Ranges) -> Vec<u8> {
-    let count = ranges.damages.len().min(MOST_RANGES);
+    let count = ranges.damages.len().min(MAX_RANGES);
     let mut out = Vec::with_capacity(HEAD_BYTES + count * ENTRY_BYTES + 4);
     out.extend_from_slice(&MAGIC);
     out.extend_from_slice(&VERSION.to_le_bytes());
@@ -333,16 +333,16 @@ mod tests {
     #[test]
     fn a_bounded_number_of_ranges_is_kept_and_a_wider_one_still_replaces_them() {
         let quarantine = Quarantine::default();
-        let found: Vec<Damage> = (0..MOST_RANGES as u64 + 50)
+        let found: Vec<Damage> = (0..MAX_RANGES as u64 + 50)
             .map(|i| damage(2 * i, 2 * i + 1))
             .collect();
         quarantine.replace(0, u64::MAX, &found);
-        assert_eq!(quarantine.list(0), found[..MOST_RANGES]);
+        assert_eq!(quarantine.list(0), found[..MAX_RANGES]);
         quarantine.replace(0, u64::MAX, &found);
-        assert_eq!(quarantine.list(0), found[..MOST_RANGES]);
+        assert_eq!(quarantine.list(0), found[..MAX_RANGES]);
         quarantine.note(&damage(0, 100));
         let mut left = vec![damage(0, 100)];
-        left.extend_from_slice(&found[50..MOST_RANGES]);
+        left.extend_from_slice(&found[50..MAX_RANGES]);
         assert_eq!(quarantine.list(0), left);
     }
 

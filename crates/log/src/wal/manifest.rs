@@ -15,11 +15,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Closed log numbers that are named, at most.
-pub(crate) const MOST_CLOSED: usize = 28;
+pub(crate) const MAX_CLOSED: usize = 28;
 const MAGIC: [u8; 4] = *b"BSCH";
 const VERSION: u32 = 1;
 const SLOT_BYTES: usize = 512;
-const DATA_DIR_ID: usize = 48 + MOST_CLOSED * POSITION_BYTES;
+const DATA_DIR_ID: usize = 48 + MAX_CLOSED * POSITION_BYTES;
 
 /// The content of the manifest.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,7 +54,7 @@ impl ManifestState {
 
     /// Names another log number as closed.
     fn close(&mut self, of: WalPosition) {
-        if self.closed(of.number).is_none() && self.closed.len() < MOST_CLOSED {
+        if self.closed(of.number).is_none() && self.closed.len() < MAX_CLOSED {
             self.closed.push(of);
         }
     }
@@ -243,7 +243,7 @@ pub(crate) fn parse_slot(bytes: &[u8]) -> Option<(u64, ManifestState)> {
         return None;
     }
     let count = u32_at(body, 40)? as usize;
-    (count <= MOST_CLOSED).then_some(())?;
+    (count <= MAX_CLOSED).then_some(())?;
     let state = ManifestState {
         newest: WalPosition::read(body, 16)?,
         first_needed: u64_at(body, 32)?,

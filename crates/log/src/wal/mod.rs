@@ -48,7 +48,7 @@ use bascule_record::Header;
 use bytes::Bytes;
 use flush::{PendingFlush, PendingFlushes};
 use format::{FRAME_BYTES, Kind, Preamble};
-use manifest::{MOST_CLOSED, ManifestState, WalManifest};
+use manifest::{MAX_CLOSED, ManifestState, WalManifest};
 use parking_lot::{Condvar, Mutex};
 use pending::{Pending, ReplayChunk};
 use replay::ScanResult;
@@ -156,7 +156,7 @@ impl Wal {
         let options = WalOptions {
             from_dirty_files: options.from_dirty_files.max(1),
             file_bytes: options.file_bytes.clamp(2 << 10, u64::from(u32::MAX)),
-            files: options.files.clamp(2, MOST_CLOSED / 2),
+            files: options.files.clamp(2, MAX_CLOSED / 2),
             ..options
         };
         let damages = std::mem::take(&mut found.damages);

@@ -2,7 +2,7 @@
 use super::WalOptions;
 use super::end_marker::{self, EndMarker, tail_bytes};
 use super::format::{self, PREAMBLE_BYTES, Preamble, WalPosition, end_of};
-use super::manifest::{MOST_CLOSED, ManifestState};
+use super::manifest::{MAX_CLOSED, ManifestState};
 use super::pending::Pending;
 use super::replay::WalFile;
 use crate::failpoint;
@@ -276,7 +276,7 @@ impl Ring {
         ManifestState {
             newest: self.next.before,
             first_needed: used.min().unwrap_or(self.next.number),
-            closed: old.chain(synced).take(MOST_CLOSED).collect(),
+            closed: old.chain(synced).take(MAX_CLOSED).collect(),
             data_dir_id: self.next.data_dir_id,
         }
     }

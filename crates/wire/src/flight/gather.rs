@@ -11,11 +11,11 @@ use bascule_record::Batch;
 use std::sync::Arc;
 
 /// Most rows of a record batch, whatever is asked for.
-const MOST_ROWS: usize = 1 << 20;
+const MAX_ROWS: usize = 1 << 20;
 /// Most bytes at which a record batch is closed, whatever is asked for.
-const MOST_BYTES: usize = 256 << 20;
+const MAX_BYTES: usize = 256 << 20;
 /// Bound on the text that one range may repeat in `subject` or `stream`.
-const MOST_REPEATED_TEXT: usize = 64 << 20;
+const MAX_REPEATED_TEXT: usize = 64 << 20;
 
 /// Where a record batch is closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,8 +88,8 @@ impl Gather {
             })
             .collect();
         let limits = GatherLimits {
-            rows: limits.rows.clamp(1, MOST_ROWS),
-            bytes: limits.bytes.clamp(1, MOST_BYTES),
+            rows: limits.rows.clamp(1, MAX_ROWS),
+            bytes: limits.bytes.clamp(1, MAX_BYTES),
         };
         Self {
             projection,
@@ -187,7 +187,7 @@ impl Gather {
     /// The end, after `from`, of what fits.
     fn fit(&self, batch: &Batch, from: usize, to: usize) -> usize {
         let most_rows = (self.limits.rows - self.rows)
-            .min(MOST_REPEATED_TEXT / self.longest_text.max(1))
+            .min(MAX_REPEATED_TEXT / self.longest_text.max(1))
             .max(1);
         let to = to.min(from + most_rows);
         let (values, keys) = (

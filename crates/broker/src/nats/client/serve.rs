@@ -20,7 +20,7 @@ const AT_ONCE: usize = 8 << 20;
 /// Memory that is kept for what is written.
 const KEPT_BYTES: usize = 4 << 20;
 /// Servers that are remembered from `connect_urls`.
-const MOST_SERVERS: usize = 1024;
+const MAX_SERVERS: usize = 1024;
 
 /// The purpose of a PONG.
 pub(super) enum Pong {
@@ -62,7 +62,7 @@ impl Pool {
         let mut servers = self.0.lock();
         for sibling in addresses.iter().filter_map(|text| from.sibling(text)) {
             let is_known = servers.iter().any(|known| known.is_at(&sibling));
-            if !is_known && servers.len() < MOST_SERVERS {
+            if !is_known && servers.len() < MAX_SERVERS {
                 servers.push_back(sibling);
             }
         }

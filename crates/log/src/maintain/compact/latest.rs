@@ -8,7 +8,7 @@ use std::hash::{BuildHasher, BuildHasherDefault, Hasher, RandomState};
 /// Bytes of a bucket of the table: 16 of the key, 8 of the offset, 1 of control.
 const BUCKET_BYTES: usize = 25;
 /// Minimum number of buckets.
-const LEAST_BUCKETS: usize = 16;
+const MIN_BUCKETS: usize = 16;
 
 type Fingerprint = [u64; 2];
 
@@ -33,31 +33,31 @@ impl Hasher for FirstWord {
 /// Keys and the largest offset of each.
 pub(super) struct LatestOffsets {
     offsets: HashMap<Fingerprint, u64, BuildHasherDefault<FirstWord>>,
-    most: usize,
+    max_keys: usize,
     keyed: [RandomState; 2],
 }
 
 impl LatestOffsets {
     /// An empty map of at most `bytes` (at least room for 14 keys); while it grows it takes half as much again.
-    pub fn within(bytes: usize) -> Self {
-        let affordable = (bytes / BUCKET_BYTES).max(LEAST_BUCKETS);
+    pub fn with_memory(bytes: usize) -> Self {
+        let affordable = (bytes / BUCKET_BYTES).max(MIN_BUCKETS);
         // Tables have a power of two of buckets and are filled to seven eighths.
         let buckets = 1 << affordable.ilog2();
         Self {
             offsets: HashMap::default(),
-            most: buckets / 8 * 7,
+            max_keys: buckets / 8 * 7,
             keyed: [RandomState::new(), RandomState::new()],
         }
     }
 
     /// Sets the latest offset of `key`; offsets ascend. `false`: the map is full.
-    pub fn note(&mut self, key: &[u8], offset: u64) -> bool {
+    pub fn insert(&mut self, key: &[u8], offset: u64) -> bool {
         let fingerprint = self.fingerprint(key);
         if let Some(known) = self.offsets.get_mut(&fingerprint) {
             *known = offset;
             return true;
         }
-        let has_room = self.offsets.len() < self.most;
+        let has_room = self.offsets.len() < self.max_keys;
         if has_room {
             self.offsets.insert(fingerprint, offset);
         }
@@ -65,7 +65,7 @@ impl LatestOffsets {
     }
 
     /// The latest offset of the key.
-    pub fn of(&self, key: &[u8]) -> Option<u64> {
+    pub fn get(&self, key: &[u8]) -> Option<u64> {
         self.offsets.get(&self.fingerprint(key)).copied()
     }
 
@@ -94,26 +94,26 @@ mod tests {
 
     #[test]
     fn the_last_offset_of_a_key_counts_and_a_full_map_still_takes_known_keys() {
-        let mut latest = LatestOffsets::within(0);
+        let mut latest = LatestOffsets::with_memory(0);
         assert!(latest.is_empty());
         for key in 0..14_u8 {
-            assert!(latest.note(&[key], u64::from(key)));
+            assert!(latest.insert(&[key], u64::from(key)));
         }
-        assert!(!latest.note(b"one more", 20));
-        assert!(latest.note(&[3], 21));
-        assert_eq!(latest.of(&[3]), Some(21));
-        assert_eq!(latest.of(&[4]), Some(4));
-        assert_eq!(latest.of(b"one more"), None);
+        assert!(!latest.insert(b"one more", 20));
+        assert!(latest.insert(&[3], 21));
+        assert_eq!(latest.get(&[3]), Some(21));
+        assert_eq!(latest.get(&[4]), Some(4));
+        assert_eq!(latest.get(b"one more"), None);
         latest.clear();
-        assert_eq!(latest.of(&[3]), None);
+        assert_eq!(latest.get(&[3]), None);
     }
 
     #[test]
     fn memory_stays_within_the_bound() {
         let bytes = 1 << 20;
-        let mut latest = LatestOffsets::within(bytes);
+        let mut latest = LatestOffsets::with_memory(bytes);
         let mut key = 0_u64;
-        while latest.note(&key.to_le_bytes(), key) {
+        while latest.insert(&key.to_le_bytes(), key) {
             key += 1;
         }
         assert_eq!(key, 28_672, "seven eighths of 2^15");

@@ -108,7 +108,7 @@ impl<'a> Run<'a> {
             .last()
             .map_or(0, |segment| segment.next_offset());
         self.tombstone_due = progress.tombstone_due;
-        let mut latest = LatestOffsets::within(self.compaction.map_bytes);
+        let mut latest = LatestOffsets::with_memory(self.compaction.map_bytes);
         let mut from = progress.clean_to;
         while from < limit {
             self.report.passes += 1;
@@ -242,7 +242,7 @@ impl<'a> Run<'a> {
                 return true;
             };
             let offset = batch.offset(i);
-            if latest.of(&key).is_some_and(|latest| latest > offset) {
+            if latest.get(&key).is_some_and(|latest| latest > offset) {
                 return false;
             }
             if batch.value(i).is_some() {
@@ -308,6 +308,6 @@ fn note_keys(
     (batch.seek(from)..batch.len()).find_map(|i| {
         let key = compaction.key_of(batch, i)?;
         let offset = batch.offset(i);
-        (!latest.note(&key, offset)).then_some(offset)
+        (!latest.insert(&key, offset)).then_some(offset)
     })
 }
