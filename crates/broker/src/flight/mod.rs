@@ -5,12 +5,14 @@
 //! * `request`, `refusal`: JSON documents in, statuses with JSON details out.
 //! * `get` → `scan` → `frame` → `body`: one scan of one partition, from the log to the connection. Reading and gathering
 //!   run on `threads` of their own, so that a large scan does not delay other calls.
-//! * `put` ← `intake`, `place`: batched, optionally idempotent append, each row to its partition. `info`, `list`, `offsets`: planning.
+//! * `put` ← `intake`, `destination`: batched, optionally idempotent append, each row to its partition.
+//! * `info`, `list`, `offsets`: planning.
 //! * `stage`: what a put stages for a sink instead of appending it.
 //! * `sql`: what clients of Flight SQL get for an answer.
 mod body;
 mod buffer_layout;
 mod context;
+mod destination;
 mod frame;
 pub(crate) mod fuzz;
 mod get;
@@ -18,7 +20,6 @@ mod info;
 mod intake;
 mod list;
 mod offsets;
-mod place;
 mod put;
 mod range;
 mod refusal;

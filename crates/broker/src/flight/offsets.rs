@@ -4,7 +4,7 @@
 //! what I have".
 use super::context::FlightContext;
 use super::refusal::{internal, invalid, read_failed};
-use super::request::{OffsetsRequest, Place, TimeLookup, parse};
+use super::request::{OffsetsRequest, PartitionOffset, TimeLookup, parse};
 use super::{resolve, threads};
 use crate::access::Action;
 use crate::partition::Partition;
@@ -143,7 +143,7 @@ async fn look_up(
 async fn identify(
     context: &FlightContext,
     stream: &StreamView,
-    places: &[Place],
+    places: &[PartitionOffset],
 ) -> Result<Vec<Value>, Status> {
     let asked = places.iter().map(|place| (place.partition, *place));
     read_each(

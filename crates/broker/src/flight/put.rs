@@ -4,8 +4,8 @@
 //! partitions without waiting for each to be committed; the results are sent in order. What is under way is bounded in bytes, and so
 //! is the number of results that the caller has not read.
 use super::context::FlightContext;
+use super::destination::{OpenPartition, PartitionBatches, PutDestination};
 use super::intake::Intake;
-use super::place::{Lane, Part, Place};
 use super::refusal::{append_failed, denied, internal, invalid, refuse};
 use super::request::{PutCommand, parse};
 use super::stage::StageTarget;
@@ -42,7 +42,7 @@ type Outcome = Result<Committed, AppendError>;
 
 /// What the pump sends to the results: an append under way, or the failure that ends the call.
 enum Pending {
-    Append(Arc<Lane>, oneshot::Receiver<Outcome>),
+    Append(Arc<OpenPartition>, oneshot::Receiver<Outcome>),
     /// A record batch without rows; the call's only partition, if it has one.
     Empty(Option<u32>),
     Failed(Status),
@@ -107,7 +107,7 @@ fn command(descriptor: Option<&FlightDescriptor>) -> Result<PutCommand, Status> 
 /// A call that appends: where to, and what is under way.
 struct Target {
     context: Arc<FlightContext>,
-    place: Arc<Place>,
+    place: Arc<PutDestination>,
     producer: Option<Producer>,
     nats_copy: bool,
     in_flight: Arc<Semaphore>,
@@ -127,7 +127,7 @@ impl Target {
         });
         Ok(Self {
             context: context.clone(),
-            place: Arc::new(Place::open(context, command)?),
+            place: Arc::new(PutDestination::open(context, command)?),
             producer,
             nats_copy: command.nats_copy,
             in_flight: Arc::new(Semaphore::new(IN_FLIGHT_KIB as usize)),
@@ -211,7 +211,7 @@ impl Target {
     /// Appends one log batch as soon as there is room.
     async fn hand_over(
         &self,
-        lane: &Arc<Lane>,
+        lane: &Arc<OpenPartition>,
         batch: SealedBatch,
         results: &mpsc::Sender<Pending>,
     ) -> Result<(), Status> {
@@ -242,7 +242,7 @@ impl Target {
     }
 
     /// Makes log batches of the rows, on a blocking thread.
-    async fn seal(&self, batch: RecordBatch) -> Result<Vec<Part>, Status> {
+    async fn seal(&self, batch: RecordBatch) -> Result<Vec<PartitionBatches>, Status> {
         let (place, producer) = (self.place.clone(), self.producer);
         threads::run(move || place.seal(&batch, producer))
             .await

@@ -104,7 +104,7 @@ fn damaged(what: &str, damage: &Damage) -> Status {
 }
 
 /// Stored bytes of `what` need a key that is not there.
-pub fn locked(what: &str, start: u64, end: u64, error: &DamageError) -> Status {
+pub fn key_unavailable(what: &str, start: u64, end: u64, error: &DamageError) -> Status {
     refuse(
         Code::FailedPrecondition,
         ErrorCode::EncryptionKeyMissing,
@@ -118,7 +118,7 @@ pub fn read_failed(what: &str, error: &ReadError) -> Status {
     match error {
         ReadError::OutOfRange { offset, start, end } => out_of_range(what, *offset, *start, *end),
         ReadError::Damaged(damage) => damaged(what, damage),
-        ReadError::Locked { start, end, source } => locked(what, *start, *end, source),
+        ReadError::Locked { start, end, source } => key_unavailable(what, *start, *end, source),
         ReadError::Closed => ended(what, EndReason::Closed),
         error => refuse(
             Code::Internal,

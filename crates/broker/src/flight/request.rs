@@ -266,13 +266,13 @@ pub struct OffsetsRequest {
     pub beyond: BTreeMap<u32, u64>,
     /// Offsets whose preceding record is identified.
     #[serde(default)]
-    pub before: Vec<Place>,
+    pub before: Vec<PartitionOffset>,
 }
 
 /// One offset of one partition.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Place {
+pub struct PartitionOffset {
     /// Partition number.
     pub partition: u32,
     /// Offset.

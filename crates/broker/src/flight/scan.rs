@@ -3,7 +3,7 @@
 //! Synchronous: the caller decides on which thread a step may run. A step does a bounded amount of work.
 use super::context::FlightContext;
 use super::frame::FrameEncoder;
-use super::refusal::{internal, locked, out_of_range, read_failed};
+use super::refusal::{internal, key_unavailable, out_of_range, read_failed};
 use crate::partition::Partition;
 use bascule_log::{Cursor, LogReader, ReadError, ReadMode};
 use bascule_record::{Batch, Batches, Header};
@@ -188,7 +188,7 @@ impl Scan {
         let (start, end) = (header.base_offset, header.next_offset());
         let batch = self.reader.open(bytes).map_err(|error| {
             if error.is_locked() {
-                locked(&self.what, start, end, &error)
+                key_unavailable(&self.what, start, end, &error)
             } else {
                 self.damage(&header)
             }

@@ -3,7 +3,7 @@
 //! A task per call decodes record batches and has them written on a blocking thread, one after the other. Nothing is answered
 //! before all rows were sent and every piece is sealed; a call that ends earlier leaves nothing.
 use super::context::FlightContext;
-use super::place::{lane, not_taken, spread, stream};
+use super::destination::{lane, not_taken, spread, stream};
 use super::put::{decode_failed, decoder};
 use super::refusal::{denied, internal, invalid, refuse, staging_failed};
 use super::request::{PutCommand, StageCommand};

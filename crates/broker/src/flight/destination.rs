@@ -40,7 +40,7 @@ const WHOLE: BatchLimits = BatchLimits {
 static TURNS: [AtomicU32; 256] = [const { AtomicU32::new(0) }; 256];
 
 /// Where a call appends.
-pub struct Place {
+pub struct PutDestination {
     context: Arc<FlightContext>,
     stream: Arc<StreamView>,
     partitions: NonZeroU32,
@@ -53,7 +53,7 @@ pub struct Place {
 }
 
 /// A partition that takes appends.
-pub struct Lane {
+pub struct OpenPartition {
     /// The open partition.
     pub partition: Partition,
     /// How sentences call it.
@@ -61,21 +61,21 @@ pub struct Lane {
 }
 
 /// Log batches for one partition.
-pub struct Part {
+pub struct PartitionBatches {
     /// The partition.
-    pub lane: Lane,
+    pub lane: OpenPartition,
     /// In the order of their rows.
     pub sealed: Vec<SealedBatch>,
 }
 
-impl Lane {
+impl OpenPartition {
     /// The partition's number.
     pub fn number(&self) -> u32 {
         self.partition.identity().number
     }
 }
 
-impl Place {
+impl PutDestination {
     /// Where the rows of `command` go.
     ///
     /// # Errors
@@ -106,12 +106,12 @@ impl Place {
     /// Makes log batches of the rows, by partition. Nothing is left to be refused then but by the partitions themselves.
     ///
     /// # Errors
-    /// `INVALID_ARGUMENT` for rows that cannot be stored; as [`Place::open`] for their partitions.
+    /// `INVALID_ARGUMENT` for rows that cannot be stored; as [`PutDestination::open`] for their partitions.
     pub fn seal(
         &self,
         batch: &RecordBatch,
         producer: Option<Producer>,
-    ) -> Result<Vec<Part>, Status> {
+    ) -> Result<Vec<PartitionBatches>, Status> {
         let bound = Ingest::bind(batch, &self.stream.name).map_err(not_taken)?;
         let parts = self.spread(&bound, batch.num_rows())?;
         // Every partition is checked before any row is taken: a batch is not appended in part for a foreseeable reason.
@@ -121,7 +121,7 @@ impl Place {
             .collect::<Result<Vec<_>, Status>>()?;
         let sealed = lanes.into_iter().map(|(lane, rows)| {
             let sealed = seal(&bound, &rows, &lane.partition, producer)?;
-            Ok(Part { lane, sealed })
+            Ok(PartitionBatches { lane, sealed })
         });
         sealed.collect()
     }
@@ -148,7 +148,7 @@ impl Place {
     }
 
     /// A partition by number, when it takes appends.
-    fn lane(&self, number: u32) -> Result<Lane, Status> {
+    fn lane(&self, number: u32) -> Result<OpenPartition, Status> {
         lane(&self.context, &self.stream, number, self.incarnation)
     }
 }
@@ -204,7 +204,7 @@ pub(super) fn lane(
     stream: &StreamView,
     number: u32,
     incarnation: Option<u64>,
-) -> Result<Lane, Status> {
+) -> Result<OpenPartition, Status> {
     let view = resolve::partition(stream, number)?;
     let what = resolve::label(stream, number);
     if view.readonly {
@@ -220,7 +220,7 @@ pub(super) fn lane(
     if !partition.is_leading() {
         return Err(append_failed(&what, &AppendError::NotLeader));
     }
-    Ok(Lane { partition, what })
+    Ok(OpenPartition { partition, what })
 }
 
 /// Refuses what only means something for one partition where the request names none of several.
