@@ -1,8 +1,8 @@
 //! The handle of a partition, and what handle, task and committer share.
 use super::append_budget::AppendBudget;
 use super::commit::AppendReply;
+use super::message_id_file::read_ids;
 use super::publish_errors::count_publish_errors;
-use super::remember::read_ids;
 use super::subscriber_hint::SubscriberHint;
 use super::task::{self, Message};
 use super::{Append, AppendError, Committed, NatsAcks, PartitionContext, PartitionSpec, Payload};

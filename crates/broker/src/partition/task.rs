@@ -5,7 +5,7 @@
 use super::commit::AppendReply;
 use super::jetstream::Ids;
 use super::link::LinkRequest;
-use super::remember::IdFile;
+use super::message_id_file::MessageIdFile;
 use super::writer::Writer;
 use super::{EndReason, NatsAcks, Partition, PartitionSpec, Payload, maintenance};
 use crate::events::PartitionChange;
@@ -71,7 +71,7 @@ pub(super) struct Task {
     pub(super) partition: Partition,
     pub(super) writer: Writer,
     pub(super) directory: PathBuf,
-    pub(super) id_file: IdFile,
+    pub(super) id_file: MessageIdFile,
     inbox: mpsc::UnboundedReceiver<Message>,
     messages: Vec<Message>,
     cleaner: Interval,
@@ -92,7 +92,7 @@ pub(super) fn spawn(
 ) {
     let task = Box::new(Task {
         directory: directory.to_owned(),
-        id_file: IdFile::new(directory, &spec),
+        id_file: MessageIdFile::new(directory, &spec),
         cleaner: every(spec.cleaner_interval()),
         // What recovery found.
         checkpoint: Some(Box::pin(sleep(CHECKPOINT_INTERVAL))),

@@ -16,7 +16,7 @@ const REPLAY_BYTES: u64 = 128 << 20;
 
 /// The state of the file `message-ids`.
 #[derive(Debug)]
-pub(super) struct IdFile {
+pub(super) struct MessageIdFile {
     /// The partition's directory; `None` when the log is encrypted: ids would be readable in the file.
     directory: Option<PathBuf>,
     /// Bytes appended since it was written.
@@ -30,7 +30,7 @@ pub(super) struct IdFile {
     is_failing: bool,
 }
 
-impl IdFile {
+impl MessageIdFile {
     pub fn new(directory: &Path, spec: &PartitionSpec) -> Self {
         Self {
             directory: spec.data_keys.is_empty().then(|| directory.to_owned()),
