@@ -1,5 +1,5 @@
 //! Gathers records into columns and closes the batch where its limits say.
-use crate::gather::Gathered;
+use crate::gather::RecordColumns;
 use crate::header::{MAX_RAW_BYTES, MAX_RECORDS};
 use crate::layout::{HEADER_ENTRY_BYTES, MAX_DELTA_NS};
 use crate::seal;
@@ -121,7 +121,7 @@ fn array_bits(columns: u16) -> usize {
 #[derive(Debug)]
 pub struct BatchBuilder {
     limits: BatchLimits,
-    gathered: Gathered,
+    gathered: RecordColumns,
     /// Columns needed so far and the bits a record takes in their arrays.
     columns: u16,
     array_bits: usize,
@@ -135,7 +135,7 @@ impl BatchBuilder {
     pub fn new(limits: BatchLimits) -> Self {
         Self {
             limits: limits.possible(),
-            gathered: Gathered::default(),
+            gathered: RecordColumns::default(),
             columns: 0,
             array_bits: 0,
             content_bytes: 0,

@@ -1,7 +1,7 @@
 //! The columns of a batch while records are added, and their concatenation into a payload.
 //!
 //! Optional columns cost nothing until a record needs them; then they are filled in for the records before. The layout
-//! that [`Gathered::write`] produces is the table of [`crate::layout`].
+//! that [`RecordColumns::write`] produces is the table of [`crate::layout`].
 use crate::layout::{NO_ORIGIN, aligned};
 use crate::subjects::{Found, Subjects};
 use crate::{Columns, RecordRef};
@@ -61,7 +61,7 @@ fn push_fixed<T: Copy + PartialEq>(column: &mut Vec<T>, count: usize, element: T
 
 /// Columns being gathered, without any limit of their own.
 #[derive(Debug, Default)]
-pub(crate) struct Gathered {
+pub(crate) struct RecordColumns {
     count: usize,
     timestamps: Vec<u32>,
     values: Varied,
@@ -74,7 +74,7 @@ pub(crate) struct Gathered {
     origins: Vec<i64>,
 }
 
-impl Gathered {
+impl RecordColumns {
     /// Records inside.
     pub(crate) fn len(&self) -> usize {
         self.count

@@ -1,6 +1,6 @@
 //! Compaction of one batch: the same place in the history, fewer records.
 use crate::crypt::{NONCE_BYTES, SealError, Sealer};
-use crate::gather::Gathered;
+use crate::gather::RecordColumns;
 use crate::seal;
 use crate::{Batch, Codec, Flags, Header, HeaderEntry, RecordRef};
 use bytes::Bytes;
@@ -24,7 +24,7 @@ impl Batch {
         if sealer.is_none() && self.header().flags.has(Flags::ENCRYPTED) {
             return Err(SealError::Plain);
         }
-        let mut gathered = Gathered::default();
+        let mut gathered = RecordColumns::default();
         let mut offsets = Vec::new();
         let mut headers = Vec::new();
         let mut max_timestamp = self.header().max_timestamp;
@@ -58,7 +58,7 @@ impl Batch {
     }
 }
 
-fn push(gathered: &mut Gathered, batch: &Batch, i: usize, headers: &[HeaderEntry<'_>]) {
+fn push(gathered: &mut RecordColumns, batch: &Batch, i: usize, headers: &[HeaderEntry<'_>]) {
     let record = RecordRef {
         timestamp: batch.timestamp(i),
         origin_time: batch.origin_time(i),
@@ -95,6 +95,6 @@ pub fn merge_empty(first: &Header, last: &Header) -> Option<Bytes> {
     header.chain = first.chain;
     header.kept_link = last.link();
     header.flags.0 = Flags::REWRITTEN;
-    let mut nothing = Gathered::default();
+    let mut nothing = RecordColumns::default();
     Some(seal::seal(&mut nothing, Some(&[]), None, Codec::None, header, 0).finish())
 }

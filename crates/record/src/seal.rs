@@ -1,6 +1,6 @@
 //! Sealed batches: a finished payload, and a header that is stamped with its place later.
 use crate::crypt::{SealError, Sealer};
-use crate::gather::Gathered;
+use crate::gather::RecordColumns;
 use crate::header::associated_data;
 use crate::{Codec, Columns, Flags, HEADER_BYTES, Header, Producer};
 use bytes::Bytes;
@@ -53,7 +53,7 @@ impl SealedBatch {
     /// Writes offset, epoch, chain and times into the header and its checksum. Hashes 124 bytes, never the payload.
     /// Returns the bytes to append; their header is `Header::read` of the first 128.
     pub fn stamp(mut self, stamp: &Stamp) -> Bytes {
-        self.place(stamp);
+        self.set_position(stamp);
         self.finish()
     }
 
@@ -66,11 +66,11 @@ impl SealedBatch {
         stamp: &Stamp,
         sealer: &mut Sealer,
     ) -> Result<Bytes, SealError> {
-        self.place(stamp);
+        self.set_position(stamp);
         self.finish_encrypted(sealer)
     }
 
-    fn place(&mut self, stamp: &Stamp) {
+    fn set_position(&mut self, stamp: &Stamp) {
         let header = &mut self.header;
         header.incarnation = stamp.incarnation;
         header.partition = stamp.partition;
@@ -140,7 +140,7 @@ pub(crate) fn blank_header(count: u32, span: u32) -> Header {
 /// Concatenates `gathered` behind room for a header, compresses when that helps, and completes `header` with what
 /// follows from the payload. `offsets` makes it SPARSE. `expected_bytes`: raw length, about.
 pub(crate) fn seal(
-    gathered: &mut Gathered,
+    gathered: &mut RecordColumns,
     offsets: Option<&[u32]>,
     own_subject: Option<&str>,
     codec: Codec,
