@@ -28,5 +28,5 @@ def _distributed() -> tuple[Path, ...]:
         folder = Path(SparkFiles.getRootDirectory()).absolute()
     except AssertionError:  # no SparkContext was made
         return ()
-    # Planners of streaming queries are told of a folder within that of the session, which does not exist.
+    # Planners of streaming queries get the name of a folder within that of the session, which does not exist.
     return (folder, folder.parent)
