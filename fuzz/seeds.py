@@ -254,6 +254,7 @@ ADMIN_REQUESTS: dict[str, dict[str, Any]] = {
     },
     "AbortSink": {"name": "s", "id": 3, "generation": 3, "token": "a" * 32},
     "RenewSink": {"name": "s", "id": 3, "generation": 3, "token": "a" * 32},
+    "FetchSinkStreams": {"streams": ["s", "t"]},
     "FetchSinks": {"names": ["s", "t"]},
     "DeleteSink": {"name": "s", "dry_run": True},
     "SkipSink": {"name": "s", "stream": "s", "partition": 0, "dry_run": True},

@@ -70,6 +70,7 @@ METHODS: Final[dict[str, Method]] = {
     "PublishSink": Method("bascule.admin.v1.Admin", "PublishSinkRequest", "Publish", "computed", True, 1048576),
     "AbortSink": Method("bascule.admin.v1.Admin", "AbortSinkRequest", "Publish", "computed", True, 65536),
     "RenewSink": Method("bascule.admin.v1.Admin", "RenewSinkRequest", "Publish", "computed", True, 65536),
+    "FetchSinkStreams": Method("bascule.admin.v1.Admin", "FetchSinkStreamsRequest", "Publish", "computed", True, 65536),
     "FetchSinks": Method("bascule.admin.v1.Admin", "FetchSinksRequest", "ManageSinks", "*", True, 65536),
     "DeleteSink": Method("bascule.admin.v1.Admin", "DeleteSinkRequest", "ManageSinks", "computed", True, 65536),
     "SkipSink": Method("bascule.admin.v1.Admin", "SkipSinkRequest", "ManageSinks", "computed", True, 65536),

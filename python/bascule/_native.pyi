@@ -267,12 +267,39 @@ class Engine:
     def statistics(self) -> bytes:
         """JSON of counters and gauges, names as in specs/metrics.toml."""
 
-def row_digest(batches: object, stream: str) -> tuple[int, bytes]:
-    """(rows, 16 bytes) of an Arrow IPC stream (bytes-like; plain or LZ4), whose columns are those of DoPut: the digest of
-    `specs/formats/stage.md`, little-endian. Digests of several calls are added modulo 2^128.
+Refused: TypeAlias = tuple[int, tuple[str, str, int, int, int] | None]
+"""Refused rows: how many; of the first one: error code, sentence, number, bytes of the record, bytes of its value."""
+
+def check_rows(
+    batches: object,
+    stream: str,
+    *,
+    limits: tuple[int, int] | None = None,
+    closed: tuple[str, str] | None = None,
+    first: int = 0,
+    numbers: object = None,
+    letters: tuple[bool, bool, int, Sequence[tuple[str, str]]] | None = None,
+) -> tuple[int, bytes, bytes | None, Refused, Refused, list[bytes], int]:
+    """Digest of rows, and which of them DoPut would refuse.
+
+    Args:
+        batches: Arrow IPC stream (bytes-like; plain or LZ4), whose columns are those of DoPut.
+        stream: that the rows are for.
+        limits: partitions (at least 1) and `max_record_bytes` of the stream; None = no row is refused.
+        closed: error code and sentence with which every row is refused; goes before `limits`.
+        first: number of the first row, where no `numbers` are given.
+        numbers: buffer of unsigned 64-bit numbers, one for each row.
+        letters: make dead letters of refused rows: of those that are too large, of invalid ones, `max_record_bytes` of the
+            stream that the letters are for, and headers that all of them get (names without `bascule.dlq.`).
+
+    Returns:
+        Rows; their digest (16 bytes, `specs/formats/stage.md`, little-endian; digests of several calls are added modulo
+        2^128); a bitmap of the rows that are not refused, or None = none is refused; rows that are too large; rows that
+        are invalid; Arrow IPC streams of dead letters; how many of them were cut.
 
     Raises:
-        NativeError: `invalid_argument`: no such stream, or a column or a row that DoPut would refuse.
+        NativeError: `invalid_argument`: a column that DoPut would refuse. `too_large`: a dead letter does not fit in its
+            stream even without value, key and headers of its row.
     """
 
 def access_allows(table: bytes, questions: Sequence[tuple[str, str, str]]) -> list[bool]:

@@ -22,13 +22,13 @@ from bascule._native import (
     Subscription,
     __version__,
     access_allows,
+    check_rows,
     id_flaw,
     log_inspect,
     log_metadata,
     log_repair,
     log_verify,
     name_flaw,
-    row_digest,
 )
 from bascule._native import Engine as _NativeEngine
 from bascule._seam import EVENTS, Answer, Event, Reply
@@ -45,6 +45,7 @@ __all__ = [
     "Spread",
     "Subscription",
     "__version__",
+    "check_rows",
     "decide_access",
     "id_flaw",
     "inspect_log",
@@ -52,7 +53,6 @@ __all__ = [
     "native_errors",
     "read_metadata",
     "repair_log",
-    "row_digest",
     "verify_log",
 ]
 

@@ -1,12 +1,12 @@
 //! The Python module `bascule._native`.
 mod client;
-mod digest;
 mod engine;
 mod events;
 mod failure;
 mod names;
 mod outgoing;
 mod record;
+mod rows;
 mod tools;
 
 use mimalloc::MiMalloc;
@@ -32,7 +32,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<client::Subscription>()?;
     module.add_class::<client::RecordBatch>()?;
     module.add_function(wrap_pyfunction!(engine::access_allows, module)?)?;
-    module.add_function(wrap_pyfunction!(digest::row_digest, module)?)?;
+    module.add_function(wrap_pyfunction!(rows::check_rows, module)?)?;
     module.add_function(wrap_pyfunction!(names::name_flaw, module)?)?;
     module.add_function(wrap_pyfunction!(names::id_flaw, module)?)?;
     module.add_function(wrap_pyfunction!(tools::log_verify, module)?)?;

@@ -63,6 +63,22 @@ pub struct RecordRef<'a> {
 }
 
 impl RecordRef<'_> {
+    /// Checks the record against the bound of a stream; returns its bytes as bounds count them (key, value, headers with
+    /// 8 bytes each, subject, reply together).
+    ///
+    /// # Errors
+    /// [`BuildError::TooLarge`] above `record_bytes`, [`BuildError::HeaderKeyTooLarge`].
+    #[inline]
+    pub fn check(&self, record_bytes: usize) -> Result<usize, BuildError> {
+        let subject = self.subject.map_or(0, str::len);
+        let bytes = self.content_bytes()?.saturating_add(subject);
+        if bytes > record_bytes {
+            let limit = record_bytes;
+            return Err(BuildError::TooLarge { bytes, limit });
+        }
+        Ok(bytes)
+    }
+
     /// Bytes of the blobs without the subject, which is stored once per batch.
     #[inline]
     fn content_bytes(&self) -> Result<usize, BuildError> {
@@ -150,15 +166,8 @@ impl BatchBuilder {
     /// [`BuildError::Full`] when the record does not fit this batch (nothing was added; it fits an empty one);
     /// [`BuildError::TooLarge`] or [`BuildError::HeaderKeyTooLarge`] when it fits none.
     pub fn push(&mut self, record: &RecordRef<'_>) -> Result<(), BuildError> {
-        let content = record.content_bytes()?;
         let subject = record.subject.unwrap_or_default();
-        let (bytes, limit) = (
-            content.saturating_add(subject.len()),
-            self.limits.record_bytes,
-        );
-        if bytes > limit {
-            return Err(BuildError::TooLarge { bytes, limit });
-        }
+        let content = record.check(self.limits.record_bytes)? - subject.len();
         let is_first = self.gathered.len() == 0;
         let (base, now) = if is_first {
             (record.timestamp, record.timestamp)

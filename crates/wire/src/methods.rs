@@ -52,7 +52,7 @@ impl Method {
 
 /// Every method that is served, sorted by path.
 #[rustfmt::skip]
-pub static METHODS: [Method; 46] = [
+pub static METHODS: [Method; 47] = [
     Method { path: "/arrow.flight.protocol.FlightService/DoAction", is_ours: false, handler: None, streams_requests: false, reads: false },
     Method { path: "/arrow.flight.protocol.FlightService/DoExchange", is_ours: false, handler: None, streams_requests: true, reads: false },
     Method { path: "/arrow.flight.protocol.FlightService/DoGet", is_ours: false, handler: None, streams_requests: false, reads: false },
@@ -69,6 +69,7 @@ pub static METHODS: [Method; 46] = [
     Method { path: "/bascule.admin.v1.Admin/EditStream", is_ours: true, handler: Some("admin/EditStream"), streams_requests: false, reads: false },
     Method { path: "/bascule.admin.v1.Admin/FetchBrokerDetails", is_ours: true, handler: Some("admin/FetchBrokerDetails"), streams_requests: false, reads: true },
     Method { path: "/bascule.admin.v1.Admin/FetchGroupDetails", is_ours: true, handler: Some("admin/FetchGroupDetails"), streams_requests: false, reads: true },
+    Method { path: "/bascule.admin.v1.Admin/FetchSinkStreams", is_ours: true, handler: Some("admin/FetchSinkStreams"), streams_requests: false, reads: true },
     Method { path: "/bascule.admin.v1.Admin/FetchSinks", is_ours: true, handler: Some("admin/FetchSinks"), streams_requests: false, reads: true },
     Method { path: "/bascule.admin.v1.Admin/FetchStreamDetails", is_ours: true, handler: Some("admin/FetchStreamDetails"), streams_requests: false, reads: true },
     Method { path: "/bascule.admin.v1.Admin/OpenSink", is_ours: true, handler: Some("admin/OpenSink"), streams_requests: false, reads: true },

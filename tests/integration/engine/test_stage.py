@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from bascule.engine import row_digest, verify_log
+from bascule.engine import check_rows, verify_log
 from bascule.errors import BrokerError
 from pyarrow import flight
 
@@ -51,8 +51,8 @@ def test_staged_rows_are_sealed_by_partition_and_no_reader_sees_them(plane: Plan
     ]
     assert [a["bytes"] for a in answers] == [path.stat().st_size for path in plane.pieces()]
     total = sum(int(a["digest"], 16) for a in answers) % (1 << 128)
-    expected = row_digest(serialized(batch, batch), STREAM)
-    assert expected == (200, total.to_bytes(16, "little"))
+    expected = check_rows(serialized(batch, batch), STREAM)
+    assert expected[:2] == (200, total.to_bytes(16, "little"))
     assert [status[2:4] for status in plane.engine.status(plane.incarnations)] == [(0, 0), (0, 0)]
     assert plane.client.do_get(flight.Ticket(json.dumps({"stream": STREAM, "partition": 0}))).read_all().num_rows == 0
     staged = plane.engine.staged()
@@ -218,15 +218,12 @@ def test_a_folder_that_cannot_be_written_fails_the_call_alone(plane: Plane) -> N
     assert plane.engine.append(FIRST, [b"direct"], 10_000) == 0
 
 
-def test_the_digest_of_rows_is_refused_for_what_a_put_refuses() -> None:
-    batch = rows([b"a", None], subject=pa.array(["a", "a.*"]))
-    with pytest.raises(Exception, match="not a valid NATS subject"):
-        row_digest(serialized(batch), STREAM)
+def test_digests_of_rows_add_up() -> None:
     with pytest.raises(Exception, match=r"not an Arrow IPC stream|cut off"):
-        row_digest(b"\xff\xff\xff\xff\x10\x00\x00\x00short", STREAM)
+        check_rows(b"\xff\xff\xff\xff\x10\x00\x00\x00short", STREAM)
     one, other = rows([b"a"]), rows([b"b"])
-    sums = [int.from_bytes(row_digest(serialized(item), STREAM)[1], "little") for item in (one, other)]
-    both = int.from_bytes(row_digest(serialized(other, one), STREAM)[1], "little")
+    sums = [int.from_bytes(check_rows(serialized(item), STREAM)[1], "little") for item in (one, other)]
+    both = int.from_bytes(check_rows(serialized(other, one), STREAM)[1], "little")
     assert both == sum(sums) % (1 << 128)
 
 

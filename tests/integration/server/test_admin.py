@@ -136,7 +136,7 @@ async def test_every_method_of_the_admin_service_answers_an_empty_request(broker
         "CheckCreateStream": "INVALID_ARGUMENT",
         **dict.fromkeys(["PurgeStream", "EditStream", "ResumeStream", "FetchStreamDetails"], "NOT_FOUND"),
         **dict.fromkeys(["FetchGroupDetails", "FetchBrokerDetails", "FetchSinks"], "OK"),
-        "OpenSink": "INVALID_ARGUMENT",
+        **dict.fromkeys(["OpenSink", "FetchSinkStreams"], "INVALID_ARGUMENT"),
         **dict.fromkeys(
             ["PublishSink", "AbortSink", "RenewSink", "DeleteSink", "SkipSink", "SetSinkQuota"], "NOT_FOUND"
         ),

@@ -63,6 +63,15 @@ async def test_an_open_that_cannot_be_meant_is_refused_with_the_value(
     assert said in text
 
 
+async def test_writers_are_told_what_streams_accept(service: Service) -> None:
+    found = await service.ask("FetchSinkStreams", streams=["gone", "orders", "__cursors", "orders"])
+    assert [(item.name, item.partitions, item.max_record_bytes) for item in found.streams] == [("orders", 2, 1 << 20)]
+    for names, said in ([], "streams is empty"), ([f"x{n}" for n in range(1001)], "streams has 1001 entries"):
+        status, _, text = await service.refused("FetchSinkStreams", streams=names)
+        assert status is Status.INVALID_ARGUMENT
+        assert said in text
+
+
 async def test_identifiers_are_stored_in_their_usual_form(service: Service) -> None:
     await service.ask("OpenSink", **opening(query_id=QUERY.upper(), run_id="{" + RUN + "}"))
     assert (service.sink().query_id, service.sink().run_id) == (QUERY, RUN)

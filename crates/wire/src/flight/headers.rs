@@ -11,14 +11,15 @@ use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef, LargeListArray, ListArray, MapArray, StructArray};
 use arrow_schema::DataType;
 use bascule_record::HeaderEntry;
+use std::convert::Infallible;
 use std::ops::Range;
 
 /// Kind of keys and values that are bytes.
-const RAW: u8 = 1;
+pub(super) const RAW: u8 = 1;
 /// Kind of keys that are text.
-const STRING: u8 = 2;
+pub(super) const STRING: u8 = 2;
 /// Kinds there are.
-const KINDS: Range<i128> = 1..16;
+pub(super) const KINDS: Range<u8> = 1..16;
 
 /// A column of headers.
 pub(crate) struct Headers<'a> {
@@ -79,8 +80,29 @@ impl<'a> Headers<'a> {
     pub(crate) fn each(
         &self,
         row: usize,
-        mut take: impl FnMut(HeaderEntry<'a>),
+        take: impl FnMut(HeaderEntry<'a>),
     ) -> Result<(), IngestError> {
+        let kind = |found| match u8::try_from(found) {
+            Ok(kind) if KINDS.contains(&kind) => Ok(kind),
+            _ => Err(IngestError::HeaderKind { row, found }),
+        };
+        self.walk(row, kind, take)
+    }
+
+    /// As [`Headers::each`]; kinds that are none are cut to 8 bits.
+    pub(crate) fn each_unchecked(&self, row: usize, take: impl FnMut(HeaderEntry<'a>)) {
+        let Ok(()) = self.walk(row, |found| Ok::<_, Infallible>(found as u8), take);
+    }
+
+    fn walk<E>(
+        &self,
+        row: usize,
+        kind: impl Fn(i128) -> Result<u8, E>,
+        mut take: impl FnMut(HeaderEntry<'a>),
+    ) -> Result<(), E> {
+        let kind_of = |kinds: Option<&Integers<'_>>, entry| {
+            kinds.and_then(|kinds| kinds(entry)).map(&kind).transpose()
+        };
         for entry in self.entries_of(row) {
             let is_there = self.entries.is_valid(entry);
             let key = self.keys.at(entry).filter(|_| is_there);
@@ -89,8 +111,8 @@ impl<'a> Headers<'a> {
                 (Bytes::Text(_), Some(_)) => STRING,
                 _ => RAW,
             };
-            let key_kind = kind(self.key_kinds.as_ref(), entry, row)?;
-            let value_kind = kind(self.value_kinds.as_ref(), entry, row)?;
+            let key_kind = kind_of(self.key_kinds.as_ref(), entry)?;
+            let value_kind = kind_of(self.value_kinds.as_ref(), entry)?;
             take(HeaderEntry {
                 key_kind: key_kind.filter(|_| key.is_some()).unwrap_or(text),
                 key: key.unwrap_or_default(),
@@ -108,18 +130,6 @@ impl<'a> Headers<'a> {
             Lists::Map(maps) if maps.is_valid(row) => range(maps.value_offsets(), row),
             _ => 0..0,
         }
-    }
-}
-
-/// The kind that a header names.
-fn kind(kinds: Option<&Integers<'_>>, entry: usize, row: usize) -> Result<Option<u8>, IngestError> {
-    let Some(found) = kinds.and_then(|kinds| kinds(entry)) else {
-        return Ok(None);
-    };
-    if KINDS.contains(&found) {
-        Ok(Some(found as u8))
-    } else {
-        Err(IngestError::HeaderKind { row, found })
     }
 }
 

@@ -58,21 +58,22 @@ pub struct IngestTarget<'a> {
 #[derive(Debug)]
 pub struct Ingest<'a> {
     pub(super) rows: usize,
+    stream: Option<Text<'a>>,
     pub(super) partition: Option<&'a arrow_array::ArrayRef>,
-    value: Bytes<'a>,
+    pub(super) value: Bytes<'a>,
     pub(super) key: Option<Bytes<'a>>,
-    headers: Option<Headers<'a>>,
-    subject: Option<Text<'a>>,
-    reply: Option<Text<'a>>,
-    id: Option<Ids<'a>>,
-    origin_time: Option<Times<'a>>,
-    timestamp: Option<Times<'a>>,
+    pub(super) headers: Option<Headers<'a>>,
+    pub(super) subject: Option<Text<'a>>,
+    pub(super) reply: Option<Text<'a>>,
+    pub(super) id: Option<Ids<'a>>,
+    pub(super) origin_time: Option<Times<'a>>,
+    pub(super) timestamp: Option<Times<'a>>,
 }
 
 /// What lasts from row to row while rows are pushed.
 #[derive(Default)]
-struct Scratch<'a> {
-    headers: Vec<HeaderEntry<'a>>,
+pub(super) struct Scratch<'a> {
+    pub(super) headers: Vec<HeaderEntry<'a>>,
     /// Subjects and replies come in runs: each is checked once per run.
     subject: Option<&'a str>,
     reply: &'a str,
@@ -85,18 +86,25 @@ impl<'a> Ingest<'a> {
     /// [`IngestError`] that names the column: not accepted, sent twice, of another type, missing, or (for `stream`) with
     /// a row that says something else than `stream` here.
     pub fn bind(rows: &'a RecordBatch, stream: &str) -> Result<Self, IngestError> {
-        let columns = Columns::find(rows)?;
-        if let Some(column) = columns.get("stream") {
-            let names = Text::named(column, "stream")?;
-            check_constant("stream", stream, rows.num_rows(), |row| {
-                names.at(row).map(str::to_owned)
-            })?;
+        let bound = Self::bind_any(rows)?;
+        for row in 0..bound.rows {
+            bound.check_stream(row, stream)?;
         }
+        Ok(bound)
+    }
+
+    /// Binds the columns of `rows`, whatever the column `stream` says.
+    ///
+    /// # Errors
+    /// [`IngestError`] that names the column: not accepted, sent twice, of another type, or missing.
+    pub(super) fn bind_any(rows: &'a RecordBatch) -> Result<Self, IngestError> {
+        let columns = Columns::find(rows)?;
         let value = columns.get("value").ok_or(IngestError::NoValue)?;
         let text = |name| columns.bound(name, Text::named);
         let times = |name| columns.bound(name, Times::named);
         Ok(Self {
             rows: rows.num_rows(),
+            stream: text("stream")?,
             partition: columns.get("partition"),
             value: Bytes::any(value, "value")?,
             key: columns.bound("key", Bytes::any)?,
@@ -116,11 +124,26 @@ impl<'a> Ingest<'a> {
     pub fn all(&self, partition: u32) -> Result<Rows, IngestError> {
         if let Some(column) = self.partition {
             let numbers = values::integers(column, "partition")?;
-            check_constant("partition", &partition.to_string(), self.rows, |row| {
-                numbers(row).map(|n| n.to_string())
-            })?;
+            for row in 0..self.rows {
+                let found = numbers(row);
+                if found != Some(partition.into()) {
+                    let found = found.map(|number| number.to_string());
+                    return Err(elsewhere("partition", row, found, &partition.to_string()));
+                }
+            }
         }
         Ok(Rows::All(self.rows))
+    }
+
+    /// Checks the column `stream` of a row, if there is one.
+    pub(super) fn check_stream(&self, row: usize, stream: &str) -> Result<(), IngestError> {
+        let Some(names) = &self.stream else {
+            return Ok(());
+        };
+        match names.at(row) {
+            Some(name) if name == stream => Ok(()),
+            found => Err(elsewhere("stream", row, found.map(str::to_owned), stream)),
+        }
     }
 
     /// Seals `rows` into as few batches as the limits of `builder` allow. With a producer each batch carries the sequence
@@ -180,21 +203,9 @@ impl<'a> Ingest<'a> {
         Ok(rows.len())
     }
 
-    /// Adds all rows to `digest`.
-    ///
-    /// # Errors
-    /// [`IngestError`] for a row that cannot be stored, whatever the bounds of a stream are.
-    pub fn digest(&self, digest: &mut RowDigest) -> Result<(), IngestError> {
-        let mut scratch = Scratch::default();
-        for row in 0..self.rows {
-            digest.add(&self.record(row, 0, &mut scratch)?);
-        }
-        Ok(())
-    }
-
     /// A row as a record.
     #[inline]
-    fn record<'r>(
+    pub(super) fn record<'r>(
         &self,
         row: usize,
         now: i64,
@@ -268,25 +279,18 @@ fn check_subject(
     }
 }
 
-fn check_constant(
+fn elsewhere(
     column: &'static str,
+    row: usize,
+    found: Option<String>,
     expected: &str,
-    rows: usize,
-    at: impl Fn(usize) -> Option<String>,
-) -> Result<(), IngestError> {
-    for row in 0..rows {
-        let found = at(row);
-        if found.as_deref() != Some(expected) {
-            let found = found.unwrap_or_else(|| "null".to_owned());
-            return Err(IngestError::Elsewhere {
-                column,
-                row,
-                found,
-                expected: expected.to_owned(),
-            });
-        }
+) -> IngestError {
+    IngestError::Elsewhere {
+        column,
+        row,
+        found: found.unwrap_or_else(|| "null".to_owned()),
+        expected: expected.to_owned(),
     }
-    Ok(())
 }
 
 /// What to do about rows that are not for the stream or partition of the request.
@@ -295,6 +299,36 @@ fn remedy(column: &str) -> &'static str {
         "a request without a partition takes rows of several"
     } else {
         "send each stream in a call of its own"
+    }
+}
+
+impl IngestError {
+    /// Whether the row is larger than its stream allows.
+    pub fn is_too_large(&self) -> bool {
+        matches!(
+            self,
+            Self::Record {
+                cause: BuildError::TooLarge { .. },
+                ..
+            }
+        )
+    }
+
+    /// The same of a row that has another number where people count.
+    #[must_use]
+    pub fn in_row(mut self, number: usize) -> Self {
+        match &mut self {
+            Self::Elsewhere { row, .. }
+            | Self::NoPartition { row, .. }
+            | Self::Subject { row, .. }
+            | Self::HeaderKind { row, .. }
+            | Self::Id { row, .. }
+            | Self::Time { row, .. }
+            | Self::Times { row }
+            | Self::Record { row, .. } => *row = number,
+            Self::Unknown(_) | Self::Repeated(_) | Self::NoValue | Self::Type { .. } => {}
+        }
+        self
     }
 }
 

@@ -77,7 +77,11 @@ impl Ingest<'_> {
     }
 }
 
-fn numbered(number: i128, row: usize, partitions: NonZeroU32) -> Result<u32, IngestError> {
+pub(super) fn numbered(
+    number: i128,
+    row: usize,
+    partitions: NonZeroU32,
+) -> Result<u32, IngestError> {
     let known = u32::try_from(number).ok();
     let known = known.filter(|number| *number < partitions.get());
     known.ok_or(IngestError::NoPartition {

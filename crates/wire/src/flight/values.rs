@@ -10,6 +10,7 @@ use arrow_array::{
     LargeBinaryArray, LargeStringArray, PrimitiveArray, StringArray, StringViewArray,
 };
 use arrow_schema::{DataType, TimeUnit};
+use xxhash_rust::xxh3::xxh3_128;
 
 /// A column of bytes.
 #[derive(Debug)]
@@ -103,6 +104,17 @@ impl<'a> Ids<'a> {
         let id = id.try_into().map_err(|_| IngestError::Id { row, bytes })?;
         Ok(u128::from_be_bytes(id))
     }
+
+    /// As [`Ids::at`]; an id of another length is hashed.
+    pub(crate) fn unchecked(&self, row: usize) -> u128 {
+        self.at(row)
+            .unwrap_or_else(|_| xxh3_128(self.0.at(row).unwrap_or_default()))
+    }
+
+    /// The bytes of a row as they are.
+    pub(crate) fn bytes(&self, row: usize) -> Option<&'a [u8]> {
+        self.0.at(row)
+    }
 }
 
 /// A column of times.
@@ -142,34 +154,37 @@ impl<'a> Times<'a> {
     #[inline]
     pub(crate) fn at(&self, row: usize) -> Result<Option<i64>, IngestError> {
         let column = self.name;
-        let nanos = match self.unit {
-            Units::Second(times) => nanos(times, row, 1_000_000_000),
-            Units::Millisecond(times) => nanos(times, row, 1_000_000),
-            Units::Microsecond(times) => nanos(times, row, 1_000),
-            Units::Nanosecond(times) => nanos(times, row, 1),
+        let Some((value, unit)) = self.value(row) else {
+            return Ok(None);
         };
-        nanos.map_err(|OutOfRange| IngestError::Time { column, row })
+        // The smallest number is how a batch says "none".
+        let nanos = value.checked_mul(unit).filter(|nanos| *nanos != i64::MIN);
+        nanos.map(Some).ok_or(IngestError::Time { column, row })
     }
-}
 
-/// A time that does not fit in 64 bits of nanoseconds.
-struct OutOfRange;
-
-#[inline]
-fn nanos<T: ArrowPrimitiveType<Native = i64>>(
-    column: &PrimitiveArray<T>,
-    row: usize,
-    unit: i64,
-) -> Result<Option<i64>, OutOfRange> {
-    if column.is_null(row) {
-        return Ok(None);
+    /// As [`Times::at`]; a time out of range is cut to 64 bits.
+    pub(crate) fn unchecked(&self, row: usize) -> Option<i64> {
+        self.value(row)
+            .map(|(value, unit)| value.wrapping_mul(unit))
     }
-    // The smallest number is how a batch says "none".
-    let nanos = column
-        .value(row)
-        .checked_mul(unit)
-        .filter(|nanos| *nanos != i64::MIN);
-    nanos.map(Some).ok_or(OutOfRange)
+
+    /// The number in a row, and how many ns are one of its units.
+    #[inline]
+    fn value(&self, row: usize) -> Option<(i64, i64)> {
+        fn value<T: ArrowPrimitiveType<Native = i64>>(
+            column: &PrimitiveArray<T>,
+            row: usize,
+        ) -> Option<i64> {
+            column.is_valid(row).then(|| column.value(row))
+        }
+        let (value, unit) = match self.unit {
+            Units::Second(times) => (value(times, row), 1_000_000_000),
+            Units::Millisecond(times) => (value(times, row), 1_000_000),
+            Units::Microsecond(times) => (value(times, row), 1_000),
+            Units::Nanosecond(times) => (value(times, row), 1),
+        };
+        value.map(|value| (value, unit))
+    }
 }
 
 /// An integer of any width in each row; `None` = null.

@@ -1,4 +1,4 @@
-"""OpenSink, PublishSink, AbortSink, RenewSink, FetchSinks, DeleteSink, SkipSink and SetSinkQuota."""
+"""OpenSink, PublishSink, AbortSink, RenewSink, FetchSinkStreams, FetchSinks, DeleteSink, SkipSink and SetSinkQuota."""
 
 import asyncio
 from collections.abc import Mapping
@@ -48,6 +48,7 @@ class SinkMethods:
             "PublishSink": _mapped(self.publish_sink),
             "AbortSink": _mapped(self.abort_sink),
             "RenewSink": _mapped(self.renew_sink),
+            "FetchSinkStreams": _mapped(self.fetch_sink_streams),
             "FetchSinks": _mapped(self.fetch_sinks),
             "DeleteSink": _mapped(self.delete_sink),
             "SkipSink": _mapped(self.skip_sink),
@@ -114,6 +115,17 @@ class SinkMethods:
         """RenewSink."""
         self._sinks.renew(self._owned(asked, request), _attempt(asked))
         return message("RenewSinkResponse")()
+
+    async def fetch_sink_streams(self, asked: Any, _: AdminRequest) -> Any:
+        """FetchSinkStreams."""
+        namespace = asked.namespace or DEFAULT_NAMESPACE
+        if not asked.streams:
+            raise _invalid("streams is empty: name at least one")
+        check_count("streams", len(asked.streams), MAX_STREAMS, "name fewer streams at once")
+        names = [name for name in dict.fromkeys(asked.streams) if not _is_reserved(namespace, name)]
+        found = (self._sinks.state.streams.get(StreamKey(namespace, name)) for name in names)
+        shown = [self._shown_stream(stream) for stream in found if stream is not None]
+        return message("FetchSinkStreamsResponse")(streams=shown)
 
     async def fetch_sinks(self, asked: Any, _: AdminRequest) -> Any:
         """FetchSinks."""
@@ -234,8 +246,12 @@ def _check_publish(asked: Any) -> None:
         _check_not_reserved(asked.namespace or DEFAULT_NAMESPACE, item.stream)
 
 
+def _is_reserved(namespace: str, name: str) -> bool:
+    return namespace == DEFAULT_NAMESPACE and name in INTERNAL_STREAMS
+
+
 def _check_not_reserved(namespace: str, name: str) -> None:
-    if namespace == DEFAULT_NAMESPACE and name in INTERNAL_STREAMS:
+    if _is_reserved(namespace, name):
         raise _invalid(f"stream {name} is reserved: the broker alone writes to it")
 
 

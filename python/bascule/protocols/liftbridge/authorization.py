@@ -164,6 +164,7 @@ _COMPUTED: Final[dict[str, Callable[[Any], Iterable[Right]]]] = {
     "PublishSink": _sink_targets,
     "AbortSink": _sink_targets,
     "RenewSink": _sink_targets,
+    "FetchSinkStreams": _sink_targets,
     "DeleteSink": _managed_sink,
     "SkipSink": _managed_sink,
     "SetSinkQuota": _managed_sink,

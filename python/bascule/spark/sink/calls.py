@@ -1,6 +1,7 @@
 """Calls of `bascule.admin.v1` about sinks. Connections are kept by address and process, as those of reads are."""
 
 import os
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
@@ -20,7 +21,7 @@ ANSWER_MS: Final = 5_000
 
 @dataclass(frozen=True)
 class SinkStream:
-    """A stream that is written to."""
+    """A stream that is written to, and what it accepts."""
 
     name: str
     partitions: int
@@ -95,8 +96,18 @@ class SinkCalls:
         )
         answer = self._call("OpenSink", request, self._options.request_timeout_ms)
         last_epoch = answer.last_epoch if answer.HasField("last_epoch") else None
-        found = tuple(SinkStream(item.name, item.partitions, item.max_record_bytes) for item in answer.streams)
+        found = tuple(_stream(item) for item in answer.streams)
         return OpenedSink(answer.id, answer.generation, last_epoch, found)
+
+    def streams(self, names: Iterable[str]) -> dict[str, SinkStream]:
+        """What streams accept, by name; those that do not exist, and those of the broker alone, are missing.
+
+        Raises:
+            BrokerError: the right to publish is missing, or the broker is not reachable.
+        """
+        request = message("FetchSinkStreamsRequest")(namespace=self._options.namespace, streams=names)
+        answer = self._call("FetchSinkStreams", request, self._options.request_timeout_ms)
+        return {item.name: _stream(item) for item in answer.streams}
 
     def publish(self, writer: Writer, epoch: Epoch) -> bool:
         """Decide an epoch; whether all its rows are readable already.
@@ -166,6 +177,10 @@ class SinkCalls:
 
         answer = pool.run(deadline, call, None, repeatable=True)
         return message(f"{method}Response").FromString(answer)
+
+
+def _stream(item: Any) -> SinkStream:
+    return SinkStream(item.name, item.partitions, item.max_record_bytes)
 
 
 @lru_cache(maxsize=16)

@@ -79,6 +79,23 @@ PARTITIONER: Final = parsed(
     _function,
     default="key",
 )
+ON_OVERSIZE: Final = choice(
+    "onOversize",
+    "a row whose record is larger than `max_record_bytes` of its stream: end the query, leave the row out, or send it "
+    "to `dlqStream`",
+    ("fail", "drop", "dlq"),
+    default="fail",
+)
+ON_INVALID: Final = choice(
+    "onInvalid",
+    "a row that its stream refuses for another reason (a stream or partition that does not exist, an invalid subject, "
+    "reply, id, time or header): end the query, leave the row out, or send it to `dlqStream`",
+    ("fail", "drop", "dlq"),
+    default="fail",
+)
+DLQ_STREAM: Final = text(
+    "dlqStream", "the stream for dead letters, which are stored in the same epoch as the rows; it must exist"
+)
 ON_REPLAY_DIFFERENCE: Final = choice(
     "onReplayDifference",
     "an epoch that is written again has other rows than the broker has stored: end the query, or keep what is stored",
@@ -111,6 +128,9 @@ SINK: Final = OptionSet(
         RUN_ID,
         BATCH_ID,
         PARTITIONER,
+        ON_OVERSIZE,
+        ON_INVALID,
+        DLQ_STREAM,
         ON_REPLAY_DIFFERENCE,
         ACCEPT_GAP,
         PUBLISH_TIMEOUT,
@@ -119,6 +139,9 @@ SINK: Final = OptionSet(
     ignored=frozenset({"checkpointlocation", "queryname"}),
     advice=kafka_sink_advice,
 )
+
+
+OnRefusal = Literal["fail", "drop", "dlq"]
 
 
 @dataclass(frozen=True)
@@ -150,6 +173,9 @@ class SinkOptions:
     idempotency_key: str | None
     ids: QueryIds | None
     partitioner: str
+    on_oversize: OnRefusal
+    on_invalid: OnRefusal
+    dlq_stream: str | None
     accept_difference: bool
     accept_gap: int
     publish_timeout_ms: int
@@ -186,6 +212,9 @@ def parse_sink_options(given: Mapping[str, str], *, is_stream: bool) -> SinkOpti
         idempotency_key=options.get(IDEMPOTENCY_KEY),
         ids=_ids(options),
         partitioner=options.value(PARTITIONER),
+        on_oversize=cast("OnRefusal", options.value(ON_OVERSIZE)),
+        on_invalid=cast("OnRefusal", options.value(ON_INVALID)),
+        dlq_stream=options.get(DLQ_STREAM),
         accept_difference=options.value(ON_REPLAY_DIFFERENCE) == "accept",
         accept_gap=_or(options.get(ACCEPT_GAP), -1),
         publish_timeout_ms=options.value(PUBLISH_TIMEOUT),
@@ -222,9 +251,24 @@ def _check(options: SinkOptions, *, is_stream: bool) -> None:
         for name, value in exact.items():
             if value:
                 raise usage(f"option {name} belongs to delivery exactly_once: remove it, or delivery")
+    _check_letters(options)
     if options.sink_id is not None and options.idempotency_key is not None:
         raise usage("options sinkId (for streaming queries) and idempotencyKey (for batch jobs) exclude each other")
     if options.ids is not None and options.sink_id is None:
         raise usage("options queryId, runId and batchId need sinkId")
     if options.take_over and options.sink_id is None and not is_stream:
         raise usage("option takeOver needs sinkId")
+
+
+def _check_letters(options: SinkOptions) -> None:
+    wanted = [
+        option.name
+        for option, given in ((ON_OVERSIZE, options.on_oversize), (ON_INVALID, options.on_invalid))
+        if given == "dlq"
+    ]
+    if wanted and options.dlq_stream is None:
+        raise usage(f"option {wanted[0]} is dlq: set dlqStream to the stream for dead letters")
+    if options.dlq_stream is not None and not wanted:
+        raise usage("option dlqStream is never written: set onOversize or onInvalid to dlq, or remove it")
+    if options.dlq_stream is not None and options.dlq_stream == options.stream:
+        raise usage(f"options stream and dlqStream are both {options.stream!r}: name another stream for dead letters")

@@ -5,6 +5,7 @@ from functools import lru_cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
+from bascule.spark.sink.checking import Numbers
 from bascule.spark.sink.options import SinkOptions
 from bascule.spark.usage import nearest, usage
 
@@ -61,23 +62,33 @@ def _check_type(name: str, given: str) -> None:
         raise usage(f"column {name} is {given}: it must be {' or '.join(allowed)}; cast it", column=name)
 
 
-def by_stream(batch: Any, options: SinkOptions) -> Iterator[tuple[str, Any]]:
+def by_stream(batch: Any, options: SinkOptions, first: int = 0) -> Iterator[tuple[str | None, Any, Numbers]]:
     """The rows of a batch by their stream, in order of appearance, with the subject of the option where they have none.
 
-    Raises:
-        UsageError: a row without a stream.
+    Args:
+        batch: Arrow record batch.
+        options: of the write.
+        first: number of its first row.
+
+    Yields:
+        The stream (None or empty = the rows have none), its rows, and their numbers.
     """
     batch = _with_subject(batch, options.subject)
     if options.stream is not None:
-        yield options.stream, batch  # a column that says something else is refused by the broker, with the row
+        yield options.stream, batch, Numbers(first)  # rows whose column says something else are invalid
         return
+    pa: Any = import_module("pyarrow")
     pc: Any = import_module("pyarrow.compute")
     index = _index(batch, "stream")
     names, rest = batch.column(index), batch.drop_columns([batch.schema.names[index]])
-    for name in pc.unique(names).to_pylist():
-        if not name:
-            raise usage("a row has no stream: set it in the column stream, or set the option")
-        yield name, rest.filter(pc.equal(names, name))
+    found = pc.unique(names).to_pylist()
+    if len(found) == 1:
+        yield found[0], rest, Numbers(first)
+        return
+    for name in found:
+        chosen = pc.is_null(names) if name is None else pc.equal(names, name)
+        numbers = pc.add(pc.indices_nonzero(pc.fill_null(chosen, False)), pa.scalar(first, pa.uint64()))
+        yield name, rest.filter(chosen), Numbers(first, numbers)
 
 
 def with_partition(batch: Any, options: SinkOptions, partitions: int) -> Any:

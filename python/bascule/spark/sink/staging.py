@@ -6,35 +6,11 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any, Final
 
-from bascule import engine
 from bascule.spark.connection import flight_client, from_flight
 from bascule.spark.sink.calls import Target
 
-DIGEST_MODULUS: Final = 1 << 128
 ALIVE_S: Final = 20.0
 """A call that has no rows to send sends an empty batch so often; the broker ends one that is silent for a minute."""
-
-
-@dataclass
-class Digest:
-    """Rows and digest of what a task was given."""
-
-    rows: int = 0
-    value: int = 0
-
-    def add(self, batch: Any, stream: str) -> None:
-        """Add a record batch for `stream`.
-
-        Raises:
-            BrokerError: a row that the broker would refuse.
-        """
-        pa: Any = import_module("pyarrow")
-        out = pa.BufferOutputStream()
-        with pa.ipc.new_stream(out, batch.schema) as writer:
-            writer.write_batch(batch)
-        rows, digest = engine.row_digest(out.getvalue().to_pybytes(), stream)
-        self.rows += rows
-        self.value = (self.value + int.from_bytes(digest, "little")) % DIGEST_MODULUS
 
 
 @dataclass(frozen=True)

@@ -7,14 +7,14 @@ from typing import Any, Final
 
 from pyspark.sql.datasource import WriterCommitMessage
 
-from bascule.errors import StateError
+from bascule.errors import BrokerError, StateError
 from bascule.failpoints import failpoint
-from bascule.spark.connection import Broker, StatusRequest
-from bascule.spark.sink.calls import OpenedSink, SinkCalls, Target
-from bascule.spark.sink.identity import CALLS, Writer, task_of, writer_of
+from bascule.spark.sink.calls import OpenedSink, SinkCalls, SinkStream, Target
+from bascule.spark.sink.identity import CALLS, Writer, query_ids, task_of, writer_of
 from bascule.spark.sink.options import SinkOptions
+from bascule.spark.sink.refusals import NO_COUNTS, Counts, RowCheck
 from bascule.spark.sink.rows import by_stream, with_partition
-from bascule.spark.sink.staging import Attempt, Digest, Stager
+from bascule.spark.sink.staging import Attempt, Stager
 
 RENEW_S: Final = 300.0
 """How often a task that runs for long renews its epoch's time to live."""
@@ -34,6 +34,7 @@ class TaskMessage(WriterCommitMessage):
         rows: that the task was given.
         digest: of these, below 2^128.
         is_replay: the epoch is decided already, so nothing was stored.
+        counts: rows that were refused and did not fail the write.
     """
 
     writer: Writer | None
@@ -45,9 +46,24 @@ class TaskMessage(WriterCommitMessage):
     rows: int
     digest: int
     is_replay: bool
+    counts: Counts = NO_COUNTS
 
 
-_opened: dict[tuple[str, str, Writer], OpenedSink] = {}
+@dataclass
+class _Streams:
+    """What streams accept; each is asked for once."""
+
+    calls: SinkCalls
+    known: dict[str, SinkStream | None] = field(default_factory=dict[str, SinkStream | None])
+
+    def of(self, name: str) -> SinkStream | None:
+        """None = it does not exist, or takes no rows of clients."""
+        if name not in self.known:
+            self.known[name] = self.calls.streams([name]).get(name)
+        return self.known[name]
+
+
+_opened: dict[tuple[str, str, Writer], tuple[OpenedSink, _Streams]] = {}
 """The sinks that this process has opened; a new run or epoch opens again."""
 
 
@@ -67,48 +83,52 @@ def write_task(
         BrokerError: the rows were not stored.
     """
     if options.delivery == "at_least_once":
-        return _append(options, batches)
+        return _append(options, batches, context)
     task, spark_attempt = task_of(context)
     writer = writer_of(options, context, token, is_stream=is_stream)
     calls = SinkCalls(options)
-    sink = _open(options, calls, writer)
-    work = _Task(options, calls, writer, sink, token)
+    sink, streams = _open(options, calls, writer)
+    check = RowCheck(options, task, streams.of, _origin(writer, task))
+    work = _Task(options, calls, writer, sink, token, check)
     if sink.last_epoch is not None and writer.epoch <= sink.last_epoch:
-        return work.verified(batches, task)
-    return work.staged(batches, task, spark_attempt * CALLS)
+        return work.verified(batches)
+    try:
+        return work.staged(batches, spark_attempt * CALLS)
+    except BrokerError:
+        _opened.clear()  # what streams accept may have changed
+        raise
 
 
-def _append(options: SinkOptions, batches: Iterator[Any]) -> TaskMessage:
-    rows = 0
+def _append(options: SinkOptions, batches: Iterator[Any], context: Any) -> TaskMessage:
+    task, ids = int(context.partitionId()), options.ids or query_ids(context)
+    origin = [("task", str(task))]
+    if ids is not None:
+        origin += [("query_id", ids.query_id), ("epoch", str(ids.epoch))]
+    check = RowCheck(options, task, _Streams(SinkCalls(options)).of, tuple(origin))
+    _send(options, None, batches, check)
+    return TaskMessage(None, (0, 0), "", task, 0, (), check.rows, 0, is_replay=False, counts=check.counts)
 
-    def count(_stream: str, batch: Any) -> None:
-        nonlocal rows
-        rows += batch.num_rows
 
-    _send(options, None, batches, lambda stream: _partitions(options, stream), count)
-    return TaskMessage(None, (0, 0), "", 0, 0, (), rows, 0, is_replay=False)
-
-
-def _partitions(options: SinkOptions, stream: str) -> int:
-    broker = Broker(options.address, options.namespace, options.request_timeout_ms, options.retry_deadline_ms)
-    return len(broker.status([StatusRequest(stream)])[stream].partitions)
+def _origin(writer: Writer, task: int) -> tuple[tuple[str, str], ...]:
+    query = (("query_id", writer.query_id),) if writer.query_id else ()
+    return (("sink", writer.name), *query, ("epoch", str(writer.epoch)), ("task", str(task)))
 
 
 def _send(
     options: SinkOptions,
     attempt: Attempt | None,
     batches: Iterator[Any],
-    partitions: Callable[[str], int],
-    before: Callable[[str, Any], None],
+    check: RowCheck,
+    alive: Callable[[], None] = lambda: None,
 ) -> list[Target]:
-    """Send a task's rows.
+    """Send a task's rows and dead letters.
 
     Args:
         options: of the write.
         attempt: as `Stager` has it.
         batches: Arrow record batches.
-        partitions: number of partitions of a stream; asked once for each, by a partitioner alone.
-        before: called with the stream and its rows before they are sent.
+        check: of the rows.
+        alive: called often.
 
     Returns:
         What was stored, as `Stager.finish` does.
@@ -117,14 +137,19 @@ def _send(
         BrokerError: the rows were not stored.
     """
     stager = Stager(options.address, options.namespace, attempt)
-    counts: dict[str, int] = {}
+    check.letter_limits()
     try:
         for batch in batches:
-            for stream, rows in by_stream(batch, options):
-                before(stream, rows)
-                if options.partitioner != "key" and stream not in counts:
-                    counts[stream] = partitions(stream)
-                stager.send(stream, with_partition(rows, options, counts.get(stream, 0)))
+            for stream, rows, numbers in by_stream(batch, options, check.rows):
+                limits = check.limits(stream) if stream and options.partitioner != "key" else None
+                if limits is not None:
+                    rows = with_partition(rows, options, limits.partitions)  # noqa: PLW2901 - the same rows
+                checked = check.sifted(stream, rows, numbers)
+                if stream and checked.kept.num_rows:
+                    stager.send(stream, checked.kept)
+                for letters in checked.letters:
+                    stager.send(str(options.dlq_stream), letters)
+                alive()
                 failpoint("sink.staging")
         return stager.finish()
     except BaseException:
@@ -132,10 +157,10 @@ def _send(
         raise
 
 
-def _open(options: SinkOptions, calls: SinkCalls, writer: Writer) -> OpenedSink:
+def _open(options: SinkOptions, calls: SinkCalls, writer: Writer) -> tuple[OpenedSink, _Streams]:
     key = (options.address, options.namespace, writer)
-    found = _opened.get(key)
-    if found is None:
+    known = _opened.get(key)
+    if known is None:
         streams = (options.stream,) if options.stream is not None else ()
         found = calls.open(writer, streams)
         if writer.epoch < (found.last_epoch if found.last_epoch is not None else 0):
@@ -144,9 +169,10 @@ def _open(options: SinkOptions, calls: SinkCalls, writer: Writer) -> OpenedSink:
                 f"epoch {writer.epoch} is older than epoch {found.last_epoch}, the last one of sink {writer.name}: the "
                 "checkpoint is older than the sink; restore the newer checkpoint, or begin with a new one and takeOver",
             )
+        known = found, _Streams(calls, {stream.name: stream for stream in found.streams})
         _opened.clear()
-        _opened[key] = found
-    return found
+        _opened[key] = known
+    return known
 
 
 @dataclass
@@ -156,47 +182,37 @@ class _Task:
     writer: Writer
     sink: OpenedSink
     token: str
+    check: RowCheck
     _renewed_s: float = field(default_factory=time.monotonic)
 
-    def verified(self, batches: Iterator[Any], task: int) -> TaskMessage:
+    def verified(self, batches: Iterator[Any]) -> TaskMessage:
         """Rows and digest of an epoch that is decided already; nothing is sent."""
-        digest = Digest()
         for batch in batches:
-            for stream, part in by_stream(batch, self.options):
-                digest.add(part, stream)
-        return self._message(task, 0, [], digest, is_replay=True)
+            for stream, rows, _ in by_stream(batch, self.options):
+                self.check.digested(stream, rows)
+        return self._message(0, [], is_replay=True)
 
-    def staged(self, batches: Iterator[Any], task: int, attempt: int) -> TaskMessage:
+    def staged(self, batches: Iterator[Any], attempt: int) -> TaskMessage:
         """Store the rows as pieces of this attempt."""
-        sink, digest = self.sink, Digest()
+        sink, task = self.sink, self.check.task
         named = Attempt(sink.id, sink.generation, self.writer.epoch, self.token, task, attempt)
-
-        def before(stream: str, rows: Any) -> None:
-            digest.add(rows, stream)
-            self._renew()
-
-        targets = _send(self.options, named, batches, self._partitions, before)
+        targets = _send(self.options, named, batches, self.check, self._renew)
         failpoint("sink.staged")
-        return self._message(task, attempt, targets, digest, is_replay=False)
+        return self._message(attempt, targets, is_replay=False)
 
-    def _message(
-        self, task: int, attempt: int, targets: list[Target], digest: Digest, *, is_replay: bool
-    ) -> TaskMessage:
-        named = (self.sink.id, self.sink.generation)
+    def _message(self, attempt: int, targets: list[Target], *, is_replay: bool) -> TaskMessage:
         return TaskMessage(
             self.writer,
-            named,
+            (self.sink.id, self.sink.generation),
             self.token,
-            task,
+            self.check.task,
             attempt,
             tuple(targets),
-            digest.rows,
-            digest.value,
+            self.check.rows,
+            self.check.digest,
             is_replay=is_replay,
+            counts=self.check.counts,
         )
-
-    def _partitions(self, stream: str) -> int:
-        return self.calls.open(self.writer, (stream,)).streams[0].partitions
 
     def _renew(self) -> None:
         if time.monotonic() - self._renewed_s >= RENEW_S:

@@ -19,8 +19,9 @@ from bascule.errors import BrokerError, StateError
 from bascule.failpoints import failpoint
 from bascule.spark.sentences import sentence_first
 from bascule.spark.sink.calls import Epoch, SinkCalls, Target
+from bascule.spark.sink.checking import DIGEST_MODULUS
 from bascule.spark.sink.options import SinkOptions
-from bascule.spark.sink.staging import DIGEST_MODULUS
+from bascule.spark.sink.refusals import total
 from bascule.spark.sink.tasks import TaskMessage, write_task
 
 if TYPE_CHECKING:
@@ -96,6 +97,7 @@ def publish(options: SinkOptions, messages: Sequence[TaskMessage], checkpoint_ha
         BrokerError: as `SinkCalls.publish`.
     """
     if options.delivery == "at_least_once" or not messages:
+        _report(options, "the write", messages)
         return
     writers, sinks = {item.writer for item in messages}, {item.sink for item in messages}
     is_replay = {item.is_replay for item in messages}
@@ -117,8 +119,14 @@ def publish(options: SinkOptions, messages: Sequence[TaskMessage], checkpoint_ha
     failpoint("sink.before_publish")
     finished = SinkCalls(options).publish(writer, epoch)
     failpoint("sink.published")
+    _report(options, f"epoch {writer.epoch} of sink {writer.name}", messages)
     if not finished:
         logger.warning("epoch %d of sink %s is decided and not readable everywhere yet", writer.epoch, writer.name)
+
+
+def _report(options: SinkOptions, what: str, messages: Sequence[TaskMessage]) -> None:
+    if refused := total(item.counts for item in messages).sentence(options):
+        logger.warning("%s: %s", what, refused)
 
 
 def merged(messages: Sequence[TaskMessage]) -> tuple[Target, ...]:

@@ -1,0 +1,122 @@
+"""Rows that a stream refuses, by task: found, numbered, counted, and made dead letters; without Spark and a broker."""
+
+import pyarrow as pa
+import pytest
+from bascule.errors import BrokerError
+from bascule.spark.sink.calls import SinkStream
+from bascule.spark.sink.checking import Checked, Numbers
+from bascule.spark.sink.options import SinkOptions, parse_sink_options
+from bascule.spark.sink.refusals import Counts, RowCheck, total
+from bascule.spark.sink.rows import by_stream
+
+STREAMS = {name: SinkStream(name, 2, most) for name, most in (("s", 10), ("t", 10), ("dead", 1000), ("tiny", 10))}
+
+
+def options(**given: str) -> SinkOptions:
+    return parse_sink_options(given, is_stream=False)
+
+
+def checked(check: RowCheck, batch: pa.RecordBatch) -> list[Checked]:
+    return [
+        check.sifted(stream, rows, numbers) for stream, rows, numbers in by_stream(batch, check.options, check.rows)
+    ]
+
+
+def batch(values: list[bytes], **columns: object) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pydict({"value": values, **columns})
+
+
+def said(letters: pa.RecordBatch, row: int = 0) -> dict[str, str]:
+    headers = letters.column("headers")[row].as_py()
+    return {header["key"].decode().removeprefix("bascule.dlq."): header["value"].decode() for header in headers}
+
+
+def test_rows_are_numbered_within_their_task() -> None:
+    check = RowCheck(options(stream="s", onOversize="drop"), 3, STREAMS.get)
+    checked(check, batch([b"a"] * 5))
+    (found,) = checked(check, batch([b"a", b"b" * 11, b"c"]))
+    assert found.kept.column("value").to_pylist() == [b"a", b"c"]
+    assert (found.oversize.count, found.invalid.count) == (1, 0)
+    assert found.oversize.first is not None
+    assert (found.oversize.first.number, found.oversize.first.bytes) == (6, 11)
+    assert (check.rows, check.counts) == (8, Counts(oversize=1))
+
+
+def test_rows_of_several_streams_keep_their_numbers() -> None:
+    names = ["s", "t", "s", None, "gone", "t"]
+    check = RowCheck(options(onInvalid="dlq", dlqStream="dead"), 0, STREAMS.get, (("task", "0"),))
+    parts = checked(check, batch([b"%d" % number for number in range(6)], stream=names))
+    assert [part.kept.column("value").to_pylist() for part in parts] == [[b"0", b"2"], [b"1", b"5"], [], []]
+    numbers = [(said(letters)["row"], said(letters)["stream"]) for part in parts for letters in part.letters]
+    assert numbers == [("3", ""), ("4", "gone")]
+    assert check.counts == Counts(invalid=2)
+
+
+def test_numbers_of_a_slice_are_its_own() -> None:
+    assert list(Numbers(0, pa.array([1, 2, 3, 4], pa.uint64())[1:3]).buffer()) == [2, 3]
+
+
+def test_a_row_that_may_not_be_refused_is_named() -> None:
+    check = RowCheck(options(stream="s"), 7, STREAMS.get)
+    with pytest.raises(BrokerError) as failure:
+        checked(check, batch([b"a", b"b" * 11]))
+    assert failure.value.code == "too_large"
+    assert failure.value.details == {"bytes": 11, "limit": 10, "row": 1, "task": 7, "stream": "s"}
+    with pytest.raises(BrokerError, match=r"row 0 of task 7 is invalid: .*; correct the query, or set onInvalid"):
+        checked(RowCheck(check.options, 7, STREAMS.get), batch([b"a"], subject=["a b"]))
+    with pytest.raises(BrokerError) as failure:
+        checked(RowCheck(options(), 7, STREAMS.get), batch([b"a"], stream=["gone"]))
+    assert failure.value.code == "stream_not_found"
+
+
+def test_kinds_of_refusals_have_actions_of_their_own() -> None:
+    rows = batch([b"a" * 11, b"b", b"c"], subject=[None, "b b", None])
+    check = RowCheck(options(stream="s", onOversize="dlq", onInvalid="drop", dlqStream="dead"), 0, STREAMS.get)
+    (found,) = checked(check, rows)
+    (letters,) = found.letters
+    assert letters.column("value").to_pylist() == [b"a" * 11]
+    assert check.counts.sentence(check.options) == (
+        "1 oversize row sent to the dead letter stream dead, 1 invalid row dropped"
+    )
+    with pytest.raises(BrokerError, match="onInvalid"):
+        checked(RowCheck(options(stream="s", onOversize="drop"), 0, STREAMS.get), rows)
+
+
+def test_a_dead_letter_that_cannot_be_stored_at_all_fails_the_write() -> None:
+    check = RowCheck(options(stream="s", onOversize="dlq", dlqStream="tiny"), 0, STREAMS.get)
+    with pytest.raises(BrokerError, match="the dead letter of row 0 cannot be stored") as failure:
+        checked(check, batch([b"a" * 11]))
+    assert failure.value.code == "too_large"
+
+
+def test_a_replay_counts_rows_without_their_streams() -> None:
+    first = RowCheck(options(onInvalid="drop", onOversize="drop"), 0, STREAMS.get)
+    rows = batch([b"a", b"b" * 11, b"c"], stream=["s", "s", "gone"])
+    checked(first, rows)
+    replay = RowCheck(first.options, 0, {}.get)
+    for stream, part, _ in by_stream(rows, replay.options):
+        replay.digested(stream, part)
+    assert (replay.rows, replay.digest) == (first.rows, first.digest) != (0, 0)
+
+
+def test_counts_of_tasks_are_added() -> None:
+    found = total([Counts(1, 2, 3), Counts(10, 20, 30)])
+    assert found == Counts(11, 22, 33)
+    told = found.sentence(options(stream="s", onOversize="drop", onInvalid="dlq", dlqStream="d"))
+    assert told.startswith("11 oversize rows dropped, 22 invalid rows sent to the dead letter stream d, ")
+    assert told.endswith(", 33 of the dead letters cut to fit")
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        ({"onOversize": "dlq"}, "option onOversize is dlq: set dlqStream"),
+        ({"onInvalid": "dlq"}, "option onInvalid is dlq: set dlqStream"),
+        ({"dlqStream": "d"}, "dlqStream is never written"),
+        ({"stream": "d", "dlqStream": "d", "onInvalid": "dlq"}, "are both 'd'"),
+        ({"onInvalid": "skip"}, "fail, drop, dlq"),
+    ],
+)
+def test_options_for_dead_letters_belong_together(given: dict[str, str], text: str) -> None:
+    with pytest.raises(BrokerError, match=text):
+        options(**given)
