@@ -102,9 +102,9 @@ def test_a_replay_counts_rows_without_their_streams() -> None:
 def test_counts_of_tasks_are_added() -> None:
     found = total([Counts(1, 2, 3), Counts(10, 20, 30)])
     assert found == Counts(11, 22, 33)
-    told = found.sentence(options(stream="s", onOversize="drop", onInvalid="dlq", dlqStream="d"))
-    assert told.startswith("11 oversize rows dropped, 22 invalid rows sent to the dead letter stream d, ")
-    assert told.endswith(", 33 of the dead letters cut to fit")
+    sentence = found.sentence(options(stream="s", onOversize="drop", onInvalid="dlq", dlqStream="d"))
+    assert sentence.startswith("11 oversize rows dropped, 22 invalid rows sent to the dead letter stream d, ")
+    assert sentence.endswith(", 33 of the dead letters cut to fit")
 
 
 @pytest.mark.parametrize(

@@ -2,9 +2,10 @@
 //! A word after `--` picks the lines that contain it.
 use bascule_record::{Batch, BatchBuilder, BatchLimits, Codec, HeaderEntry, RecordRef, Stamp};
 use bascule_wire::envelope;
+use bascule_wire::flight::check::{Rule, StreamLimits, check};
 use bascule_wire::flight::digest::RowDigest;
 use bascule_wire::flight::gather::{Gather, GatherLimits, GatherSource};
-use bascule_wire::flight::ingest::{Ingest, IngestTarget, ingest};
+use bascule_wire::flight::ingest::{IngestTarget, ingest};
 use bascule_wire::flight::schema::Projection;
 use bascule_wire::liftbridge::acks::{AckFields, AckTemplate, ResponseView};
 use bascule_wire::liftbridge::delivery::{DeliveryEncoder, MessageView};
@@ -14,6 +15,7 @@ use bascule_wire::liftbridge::publish::{
 use bascule_wire::subject::SubjectFilter;
 use bytes::Bytes;
 use std::hint::black_box;
+use std::num::NonZeroU32;
 use std::time::{Duration, Instant};
 
 /// Records of one batch, as NATS ingest makes them.
@@ -278,13 +280,19 @@ fn gathering(size: usize) {
         },
     );
     measure(
-        &format!("digest, key and value, {size} B"),
+        &format!("check and digest, key and value, {size} B"),
         rows.num_rows(),
         || {
             let mut digest = RowDigest::new(target.stream);
-            Ingest::bind(black_box(&rows), target.stream)
-                .and_then(|bound| bound.digest(&mut digest))
-                .unwrap_or_else(|error| panic!("{error}"));
+            let limits = StreamLimits {
+                partitions: NonZeroU32::MIN,
+                record_bytes: 1 << 20,
+            };
+            let (rows, rule) = (black_box(&rows), Rule::Limits(limits));
+            check(rows, target.stream, rule, &mut digest, |row| {
+                panic!("row {} is refused", row.row);
+            })
+            .unwrap_or_else(|error| panic!("{error}"));
             black_box(digest.value());
         },
     );

@@ -47,119 +47,70 @@ fn refused(batch: &RecordBatch, rule: Rule) -> (u64, Vec<(usize, Option<String>)
     (digest.rows(), found)
 }
 
-#[test]
-fn every_row_that_ingest_refuses_is_found_and_no_other() {
+/// A column of eight rows, with values in some.
+fn sparse(values: &[(usize, &'static str)]) -> ArrayRef {
+    let at = |row| {
+        values
+            .iter()
+            .find(|found| found.0 == row)
+            .map(|found| found.1)
+    };
+    text((0..8).map(at).collect())
+}
+
+/// Eight rows: the first two are valid, each of the others has another fault.
+fn faults() -> RecordBatch {
     let kinds = Arc::new(UInt8Array::from(vec![1, 16]));
     let entries = arrow_array::StructArray::from(vec![
         (field("key", DataType::Utf8), text(vec![Some("h"); 2])),
-        (
-            field("value", DataType::Utf8),
-            text(vec![Some("1"), Some("2")]),
-        ),
+        (field("value", DataType::Utf8), text(vec![Some("1"); 2])),
         (field("key_kind", DataType::UInt8), kinds as ArrayRef),
     ]);
     let item = field("item", entries.data_type().clone());
-    let headers = ListArray::new(
-        item,
-        OffsetBuffer::from_lengths([1, 0, 0, 0, 0, 0, 0, 1]),
-        Arc::new(entries),
-        None,
-    );
-    let ids = [
-        None,
-        Some([7; 16]),
-        None,
-        None,
-        None,
-        None,
-        None,
-        Some([1; 16]),
-    ];
-    let ids = FixedSizeBinaryArray::try_from_sparse_iter_with_size(ids.into_iter(), 16).unwrap();
-    let batch = rows(vec![
+    let ends = OffsetBuffer::from_lengths([1, 0, 0, 0, 0, 0, 0, 1]);
+    let headers = ListArray::new(item, ends, Arc::new(entries), None);
+    let ids = (0..8).map(|row| (row % 6 == 1).then_some([7; 16]));
+    let ids = FixedSizeBinaryArray::try_from_sparse_iter_with_size(ids, 16)
+        .unwrap_or_else(|error| panic!("{error}"));
+    let mut times = vec![None; 8];
+    (times[1], times[5]) = (Some(5), Some(i64::MAX));
+    let names = (0..8).map(|row| Some(if row == 6 { "t" } else { "s" }));
+    rows(vec![
         ("value", values(&[&b"x"[..]; 8])),
-        (
-            "subject",
-            text(vec![
-                None,
-                Some("a.b"),
-                Some("a.*"),
-                Some(""),
-                None,
-                None,
-                None,
-                None,
-            ]),
-        ),
-        (
-            "reply",
-            text(vec![
-                None,
-                Some("r"),
-                None,
-                None,
-                Some("r r"),
-                Some(""),
-                None,
-                None,
-            ]),
-        ),
+        ("subject", sparse(&[(1, "a.b"), (2, "a.*"), (3, "")])),
+        ("reply", sparse(&[(1, "r"), (4, "r r"), (5, "")])),
         ("headers", Arc::new(headers)),
         ("id", Arc::new(ids)),
         (
             "timestamp",
-            Arc::new(TimestampMicrosecondArray::from(vec![
-                None,
-                Some(5),
-                None,
-                None,
-                None,
-                Some(i64::MAX),
-                None,
-                None,
-            ])),
+            Arc::new(TimestampMicrosecondArray::from(times)),
         ),
-        (
-            "stream",
-            text(vec![
-                Some("s"),
-                Some("s"),
-                Some("s"),
-                Some("s"),
-                Some("s"),
-                Some("s"),
-                Some("t"),
-                Some("s"),
-            ]),
-        ),
-    ]);
+        ("stream", text(names.collect())),
+    ])
+}
+
+#[test]
+fn every_row_that_ingest_refuses_is_found_and_no_other() {
+    let batch = faults();
     let (count, found) = refused(&batch, Rule::Limits(LIMITS));
-    let by_ingest: Vec<_> = (0..batch.num_rows())
-        .filter_map(|row| {
-            let one = batch.slice(row, 1);
-            let target = IngestTarget {
-                stream: "s",
-                partition: 0,
-                subject: None,
-                now: 0,
-                codec: Codec::None,
-                producer: None,
-            };
-            let failure = ingest(
-                &one,
-                &target,
-                &mut BatchBuilder::new(BatchLimits::default()),
-            );
-            let failure = failure.err()?;
-            Some((row, Some(failure.in_row(row).to_string())))
-        })
-        .collect();
+    let target = IngestTarget {
+        stream: "s",
+        partition: 0,
+        subject: None,
+        now: 0,
+        codec: Codec::None,
+        producer: None,
+    };
+    let alone = |row| {
+        let mut builder = BatchBuilder::new(BatchLimits::default());
+        let failure = ingest(&batch.slice(row, 1), &target, &mut builder).err()?;
+        Some((row, Some(failure.in_row(row).to_string())))
+    };
+    let by_ingest: Vec<_> = (0..batch.num_rows()).filter_map(alone).collect();
     assert_eq!(count, 8);
     assert_eq!(found, by_ingest);
-    assert_eq!(
-        found.iter().map(|row| row.0).collect::<Vec<_>>(),
-        [2, 3, 4, 5, 6, 7]
-    );
+    let numbers: Vec<_> = found.iter().map(|row| row.0).collect();
+    assert_eq!(numbers, [2, 3, 4, 5, 6, 7]);
 }
 
 fn field(name: &str, kind: DataType) -> Arc<Field> {
@@ -273,9 +224,13 @@ fn record(value: &[u8]) -> RecordRef<'_> {
 fn letter(limit: usize, record: &RecordRef<'_>) -> Result<(RecordBatch, u64), BuildError> {
     let mut letters = Letters::new(limit);
     letters.add(record, &[("row", "4")])?;
-    let batch = letters.take().unwrap().unwrap();
-    assert!(letters.take().unwrap().is_none());
+    let batch = taken(&mut letters).unwrap_or_else(|| panic!("there is no letter"));
+    assert!(taken(&mut letters).is_none());
     Ok((batch, letters.cut()))
+}
+
+fn taken(letters: &mut Letters) -> Option<RecordBatch> {
+    letters.take().unwrap_or_else(|error| panic!("{error}"))
 }
 
 fn said(name: &str, value: &str) -> (String, String, u8, u8) {
@@ -313,7 +268,7 @@ fn a_dead_letter_is_cut_to_what_its_stream_takes_and_says_so() {
 
     let (batch, _) = letter(fixed, &record(&value)).unwrap();
     assert_eq!(batch.column(1).as_binary::<i32>().value(0), b"");
-    let long = [b'h'; 65_536];
+    let long = vec![b'h'; 65_536];
     let entry = [HeaderEntry {
         key: &long,
         ..OWN[0]

@@ -63,7 +63,7 @@ async def test_an_open_that_cannot_be_meant_is_refused_with_the_value(
     assert said in text
 
 
-async def test_writers_are_told_what_streams_accept(service: Service) -> None:
+async def test_writers_learn_what_streams_accept(service: Service) -> None:
     found = await service.ask("FetchSinkStreams", streams=["gone", "orders", "__cursors", "orders"])
     assert [(item.name, item.partitions, item.max_record_bytes) for item in found.streams] == [("orders", 2, 1 << 20)]
     for names, said in ([], "streams is empty"), ([f"x{n}" for n in range(1001)], "streams has 1001 entries"):

@@ -63,16 +63,26 @@ pub fn check(
         let cause = match bound.record(row, 0, &mut scratch) {
             Ok(record) => {
                 digest.add(&record);
-                bound.verdict(row, &record, stream, rule, named.as_ref())
+                match rule {
+                    Rule::Limits(limits) => bound
+                        .fits(row, &record, stream, limits, named.as_ref())
+                        .err(),
+                    Rule::None | Rule::Closed => None,
+                }
             }
             Err(cause) => {
                 digest.add(&bound.unchecked(row, &mut scratch));
-                Some(Some(cause))
+                Some(cause)
             }
         };
-        let Some(cause) = cause.filter(|_| !matches!(rule, Rule::None)) else {
-            continue;
+        let is_refused = match rule {
+            Rule::None => false,
+            Rule::Closed => true,
+            Rule::Limits(_) => cause.is_some(),
         };
+        if !is_refused {
+            continue;
+        }
         refused(RefusedRow {
             row,
             cause: cause.filter(|_| !matches!(rule, Rule::Closed)),
@@ -85,31 +95,23 @@ pub fn check(
 }
 
 impl<'a> Ingest<'a> {
-    /// Whether a rule refuses a row that is a valid record, and why.
+    /// Compares a row that is a valid record with the limits of its stream.
     #[inline]
-    fn verdict(
+    fn fits(
         &self,
         row: usize,
         record: &RecordRef<'_>,
         stream: &str,
-        rule: Rule,
+        limits: StreamLimits,
         named: Option<&Integers<'_>>,
-    ) -> Option<Option<IngestError>> {
-        let limits = match rule {
-            Rule::None => return None,
-            Rule::Closed => return Some(None),
-            Rule::Limits(limits) => limits,
-        };
-        let number = named.and_then(|numbers| numbers(row));
-        let checked = self.check_stream(row, stream).and_then(|()| {
-            number.map_or(Ok(()), |number| {
-                numbered(number, row, limits.partitions).map(drop)
-            })?;
-            let size = record.check(limits.record_bytes);
-            size.map(drop)
-                .map_err(|cause| IngestError::Record { row, cause })
-        });
-        checked.err().map(Some)
+    ) -> Result<(), IngestError> {
+        self.check_stream(row, stream)?;
+        if let Some(number) = named.and_then(|numbers| numbers(row)) {
+            numbered(number, row, limits.partitions)?;
+        }
+        let size = record.check(limits.record_bytes);
+        size.map(drop)
+            .map_err(|cause| IngestError::Record { row, cause })
     }
 
     /// A row as a record, whether or not it is a valid one.

@@ -73,7 +73,7 @@ class RowCheck:
     counts: Counts = NO_COUNTS
     rows: int = 0
     digest: int = 0
-    _told: bool = field(default=False, init=False)
+    _has_logged: bool = field(default=False, init=False)
 
     def letter_limits(self) -> SinkStream | None:
         """What the dead letters' stream accepts; None = none is set.
@@ -137,8 +137,8 @@ class RowCheck:
             raise self._invalid(checked.invalid.first)
         counts = Counts(checked.oversize.count, checked.invalid.count, checked.cut)
         self.counts += counts
-        if not self._told:
-            self._told = True
+        if not self._has_logged:
+            self._has_logged = True
             first = checked.invalid.first or checked.oversize.first
             text = "" if first is None else first.text
             logger.warning("task %d: %s; the first: %s", self.task, counts.sentence(options), text)
