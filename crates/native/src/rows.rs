@@ -8,10 +8,12 @@ use arrow_schema::ArrowError;
 use bascule_client::ErrorCode;
 use bascule_wire::flight::check::{RefusedRow, Rule, StreamLimits, check};
 use bascule_wire::flight::digest::RowDigest;
+use bascule_wire::flight::ingest::IngestError;
 use bascule_wire::flight::letters::Letters;
 use pyo3::buffer::PyBuffer;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
+use std::fmt::Write as _;
 use std::num::NonZeroU32;
 
 /// Letters are handed over in messages of about so many bytes.
@@ -135,7 +137,7 @@ impl Work<'_> {
         let mut failure = None;
         let checked = check(batch, self.stream, self.rule, &mut digest, |row| {
             if failure.is_none() {
-                failure = self.refuse(before, row).err();
+                failure = self.refuse(before, &row).err();
             }
         });
         self.digest = digest;
@@ -143,14 +145,14 @@ impl Work<'_> {
         failure.map_or(Ok(()), Err)
     }
 
-    fn refuse(&mut self, before: usize, row: RefusedRow<'_>) -> Result<(), Failure> {
+    fn refuse(&mut self, before: usize, row: &RefusedRow<'_>) -> Result<(), Failure> {
         let at = before + row.row;
         self.kept.set_bit(at, false);
         let consecutive = self.first + at as u64;
         let number = self.numbers.as_ref();
         let number = number.map_or(Some(consecutive), |all| all.get(at).copied());
         let number = number.unwrap_or(consecutive);
-        let is_too_large = row.cause.as_ref().is_some_and(|cause| cause.is_too_large());
+        let is_too_large = row.cause.as_ref().is_some_and(IngestError::is_too_large);
         let (code, text) = match (&row.cause, &self.closed) {
             (Some(cause), _) => {
                 let code = if is_too_large {
@@ -171,7 +173,7 @@ impl Work<'_> {
         };
         kind.0 += 1;
         if let Some(letters) = &mut self.letters {
-            letters.take(&row, is_too_large, number, (&code, &text))?;
+            letters.take(row, is_too_large, number, (&code, &text))?;
         }
         let bytes = row.record.check(usize::MAX).unwrap_or_default();
         let value_bytes = row.record.value.map_or(0, <[u8]>::len);
@@ -271,5 +273,9 @@ impl LetterWork {
 }
 
 fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        // Writing to a string cannot fail.
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
 }
