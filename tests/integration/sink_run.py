@@ -9,9 +9,9 @@ from uuid import uuid4
 import pyarrow as pa
 from bascule.spark.connection import from_flight
 from bascule.spark.sink.calls import Epoch, OpenedSink, SinkCalls, Target
+from bascule.spark.sink.checking import DIGEST_MODULUS, check
 from bascule.spark.sink.identity import Writer
 from bascule.spark.sink.options import parse_sink_options
-from bascule.spark.sink.staging import DIGEST_MODULUS, Digest
 from bascule.spark.sink.tasks import TaskMessage
 from bascule.spark.sink.writers import merged
 from pyarrow import flight
@@ -109,14 +109,13 @@ class Attempt:
             self._add(task, 0, (), is_replay=True)
 
     def _add(self, task: int, number: int, targets: tuple[Target, ...], *, is_replay: bool) -> None:
-        digest = Digest()
+        rows, digest = 0, 0
         for batch in _batches(self.tasks[task]):
-            digest.add(batch, self.run.stream)
+            checked = check(batch, self.run.stream)
+            rows, digest = rows + checked.rows, (digest + checked.digest) % DIGEST_MODULUS
         named, writer = (self.sink.id, self.sink.generation), self.run.writer(self.epoch)
         self.messages.append(
-            TaskMessage(
-                writer, named, self.token, task, number, targets, digest.rows, digest.value, is_replay=is_replay
-            )
+            TaskMessage(writer, named, self.token, task, number, targets, rows, digest, is_replay=is_replay)
         )
 
     def put(self, task: int, number: int) -> tuple[Target, ...]:
