@@ -6,9 +6,6 @@ own sync time. Run with `make bench`; `--only NAME` (repeatable) runs a part, `-
 
 import argparse
 import asyncio
-import json
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -21,6 +18,7 @@ from publishers import publishers
 from sdk import sdk
 from secured import Secured
 from session import ROOT, Bench, Figures
+from spark_parts import spark_archive, spark_idle, spark_latency, spark_memory, spark_read, spark_write
 from start import start
 from storage import compaction, dirty, memory, slow_sync, verify
 
@@ -179,7 +177,7 @@ def jetstream(bench: Bench) -> None:
 
 
 def arrow(bench: Bench) -> None:
-    """Flight to pyarrow and Spark."""
+    """Flight to pyarrow."""
     broker = Broker.start(bench.folder / "arrow")
     try:
         address = broker.ready["address"]
@@ -197,39 +195,8 @@ def arrow(bench: Bench) -> None:
                     broker,
                     lambda name=name, columns=columns: flight_read(address, name, columns),
                 )
-        spark_figures(bench, "spark_read.py", address, "arrow100", str(bench.runs))
     finally:
         broker.stop()
-
-
-def archive(bench: Bench) -> None:
-    """A stream into a Delta table, as a ratio to Spark's own Parquet sink. Values of 100 B that do not compress."""
-    broker = Broker.start(bench.folder / "archive")
-    try:
-        address = broker.ready["address"]
-        asyncio.run(_create(address, "archived", "bench.archived"))
-        fill(address, "archived", 100, 2 * bench.count, compressible=False)
-        spark_figures(bench, "spark_archive.py", address, "archived", str(bench.folder), str(bench.runs))
-        for shape, least in (("unpartitioned", 0.9), ("by date", 0.65)):
-            name = f"Delta archive, {shape}, share of Spark's Parquet sink"
-            share = bench.ratio(name, f"Delta archive, {shape}, 100 B", f"Spark's Parquet sink, {shape}, 100 B")
-            bench.judge(name, share, least=least)
-    finally:
-        broker.stop()
-
-
-def spark_figures(bench: Bench, script: str, *arguments: str) -> None:
-    """The figures of a script that runs Spark, in a process of its own."""
-    done = subprocess.run(
-        [sys.executable, ROOT / "bench" / script, *arguments],
-        stdout=subprocess.PIPE,
-        text=True,
-        check=True,
-        timeout=900,
-    )
-    for name, figures in json.loads(done.stdout.splitlines()[-1]).items():
-        bench.figures[name] = figures
-        print(f"{name:42} {figures['rate']:14,.0f} /s", flush=True)
 
 
 PARTS = {
@@ -242,7 +209,12 @@ PARTS = {
     "jetstream": jetstream,
     "publishers": publishers,
     "arrow": arrow,
-    "archive": archive,
+    "spark_read": spark_read,
+    "spark_write": spark_write,
+    "spark_archive": spark_archive,
+    "spark_latency": spark_latency,
+    "spark_idle": spark_idle,
+    "spark_memory": spark_memory,
     "dirty": dirty,
     "slow_sync": slow_sync,
     "compaction": compaction,
