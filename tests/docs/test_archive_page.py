@@ -38,7 +38,7 @@ def test_the_page_is_followed_to_its_end(started: TestBroker, tmp_path: Path) ->
     for line in [*lines[1:], "bascule stream create refunds --subject 'refunds.>'"]:
         shell(line.replace("bascule ", ".venv/bin/bascule ", 1), started, tmp_path)
     first, *page = snippets(PAGE, "python")
-    assert len(page) == 8
+    assert len(page) == 9
     blocks = [first.text, page[0].text, PRODUCE, *(snippet.text for snippet in page[1:]), CHECKED]
     printed = python(first._replace(text="\n".join(blocks)), started, tmp_path)
     shown = printed.splitlines()
@@ -48,5 +48,6 @@ def test_the_page_is_followed_to_its_end(started: TestBroker, tmp_path: Path) ->
     assert "0 snapshots expired" in shown
     assert "2 files merged" in shown
     assert "0 files deleted" in shown
+    assert "both tiers 2" in shown
     assert "tables ['orders', 'orders-by-day', 'refunds-by-day', 'words']" in shown
     assert "words [{'subject': 'orders.>', 'count': 2}]" in shown

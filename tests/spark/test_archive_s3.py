@@ -16,9 +16,11 @@ from urllib.request import Request, urlopen
 import pytest
 from bascule.errors import StateError
 from bascule.failpoints import VARIABLE
+from bascule.lake.archived import Wanted, read_archived
 from bascule.lake.epochs import Append, decide
 from bascule.lake.iceberg.catalog import open_catalog
 from bascule.lake.options import FORMATS, ArchiveOptions, TableFormat
+from bascule.lake.ranges import Source
 from bascule.lake.storage import Bucket, open_storage
 from harness import Streams
 from lakes import Archive, Format, until
@@ -160,6 +162,20 @@ def test_a_service_without_conditional_puts_is_refused(
     monkeypatch.setattr(Bucket, "put_if_absent", overwrite)
     with pytest.raises(StateError, match="accepts a second put with If-None-Match"):
         Query(options).epoch(0, [batch(0, 3)])
+
+
+def test_an_archive_in_a_bucket_is_read_in_order(options: ArchiveOptions) -> None:
+    if options.table_format == "parquet":
+        pytest.skip("archives are read from Delta and Iceberg tables")
+    query, source = Query(options), Source("s", 1, 0)
+    query.epoch(0, [batch(0, 3)], [batch(0, 2, 1)])
+    query.epoch(1, [batch(3, 5)])
+    wanted = Wanted(source, 1, 5)
+    pinned = query.table.pinned([source])
+    batches = read_archived(query.table.storage, pinned.files_of(wanted), wanted, ["value", "partition"])
+    found = [row for rows, _ in batches for row in rows.to_pylist()]
+    assert found == [{"value": value, "partition": 0} for _, _, value in expected((0, 1, 5))]
+    assert (pinned.covered[source].first, pinned.covered[source].end) == (0, 5)
 
 
 def test_large_files_are_uploaded_in_parts(options: ArchiveOptions, tmp_path: Path) -> None:

@@ -17,12 +17,13 @@ A commit on a snapshot that another commit with one of these has overtaken is re
 import json
 import math
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from importlib import import_module
 from typing import Any, Final, cast
 from urllib.parse import quote
 
 from bascule.errors import StateError
+from bascule.lake.archived import ArchivedFile, Pinned
 from bascule.lake.commit_record import TABLE
 from bascule.lake.credentials import storage_options
 from bascule.lake.epochs import Append, Epoch, Recorded, TableState
@@ -149,6 +150,16 @@ class DeltaTarget:
         """The offsets that the newest version covers."""
         return _covered(self.open(), sources)
 
+    def pinned(self, sources: Iterable[Source]) -> Pinned:
+        """The newest version, from its log alone."""
+        table = self.open()
+        if "deletionVectors" in (table.protocol().reader_features or ()):
+            raise another_table(self.uri, "it has deletion vectors, which reads of an archive do not apply")
+        actions = import_module("pyarrow").table(table.get_add_actions(flatten=True)).to_pylist()
+        partitions = {field.name: field.type for field in self.columns() if field.name in _partition_columns(table)}
+        files = tuple(_archived(each, partitions) for each in actions)
+        return Pinned(frozenset(self.columns().names), _covered(table, sources), files)
+
     def compact(self) -> dict[str, Any]:
         """Merge small files; the figures are those of deltalake."""
         codec, level = codec_of(self._options.compression)
@@ -199,6 +210,21 @@ def _covered_by(table: Any, source: Source) -> Covered | None:
     name = _source_name(source)
     numbers = [table.transaction_version(f"bascule/{each}/{name}") for each in ("first", "end", "by")]
     return None if numbers[1] is None else Covered(*(int(number) for number in numbers))
+
+
+def _partition_columns(table: Any) -> list[str]:
+    return list(table.metadata().partition_columns)
+
+
+def _archived(action: Mapping[str, Any], partitions: Mapping[str, Any]) -> ArchivedFile:
+    """A file as a flattened action of the log names it."""
+    bounds = [
+        (name, action[f"min.{name}"], action[f"max.{name}"])
+        for name in ("stream", "incarnation", "partition", "offset")
+        if action.get(f"min.{name}") is not None and action.get(f"max.{name}") is not None
+    ]
+    constants = [(name, action.get(f"partition.{name}")) for name in partitions]
+    return ArchivedFile(action["path"], tuple(constants), tuple(bounds))
 
 
 def import_deltalake() -> Any:

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
+    from bascule.lake.archived import Pinned
     from bascule.lake.epochs import Append, Epoch, TableState
     from bascule.lake.files import DataFile
     from bascule.lake.plans import FilePlan
@@ -68,6 +69,15 @@ class LakeTable(Protocol):
 
     def covered(self, sources: "Iterable[Source]") -> "Mapping[Source, Covered]":
         """The offsets that the newest version covers, for those of `sources` that it has rows of."""
+        ...
+
+    def pinned(self, sources: "Iterable[Source]") -> "Pinned":
+        """The newest version: what it covers of `sources`, and its files, for readers.
+
+        Raises:
+            UsageError: tables of this format are not read here.
+            StateError: the table has rows that were deleted or changed by another program.
+        """
         ...
 
     def compact(self) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from typing import Any
 
 from bascule.errors import CorruptionError
 from bascule.failpoints import failpoint
+from bascule.lake.archived import Pinned
 from bascule.lake.commit_record import (
     FORMAT,
     LAST,
@@ -137,6 +138,14 @@ class ParquetTarget:
         """The offsets that the newest record covers."""
         record = self.newest()
         return {source: record.covered[source] for source in sources if source in record.covered} if record else {}
+
+    def pinned(self, sources: Iterable[Source]) -> Pinned:  # noqa: ARG002 - refused in any case
+        """Refuse: the commit records of these tables have no statistics of files.
+
+        Raises:
+            UsageError: always.
+        """
+        raise usage(f"{self.uri}: archives are read from Delta and Iceberg tables, not from folders of Parquet files")
 
     def compact(self) -> dict[str, Any]:
         """Refuse.

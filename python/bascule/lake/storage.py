@@ -28,6 +28,14 @@ class FileStore(Protocol):
         """A context manager with an open binary file; the file is there, whole, when it is left without an error."""
         ...
 
+    def reading(self, name: str) -> Any:
+        """A context manager with an open binary file that can `seek`.
+
+        Raises:
+            FileNotFoundError: there is none.
+        """
+        ...
+
     def size(self, name: str) -> int | None:
         """Bytes of a file; None = there is none."""
         ...
@@ -95,6 +103,10 @@ class LocalFolder:
             yield file
             file.flush()
             os.fsync(file.fileno())
+
+    def reading(self, name: str) -> Any:
+        """As `FileStore.reading`."""
+        return (self.folder / name).open("rb")
 
     def read(self, name: str) -> bytes | None:
         """As `Storage.read`."""
@@ -222,6 +234,10 @@ class Bucket:
         yield _Upload(upload)
         upload.close()
 
+    def reading(self, name: str) -> Any:
+        """As `FileStore.reading`."""
+        return _Download(self._obstore.open_reader(self._store, name))
+
     def read(self, name: str) -> bytes | None:
         """As `Storage.read`."""
         try:
@@ -287,6 +303,29 @@ class _Upload(RawIOBase):
 
     def write(self, content: Any) -> int:
         return int(self._upload.write(content))
+
+
+class _Download(RawIOBase):
+    """A file in S3 as the binary file that pyarrow expects."""
+
+    def __init__(self, file: Any) -> None:
+        super().__init__()
+        self._file = file
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def read(self, size: int = -1) -> bytes:
+        return bytes(self._file.readall() if size < 0 else self._file.read(size))
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        return int(self._file.seek(offset, whence))
+
+    def tell(self) -> int:
+        return int(self._file.tell())
 
 
 def check_conditional_put(storage: Storage) -> None:

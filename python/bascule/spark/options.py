@@ -3,7 +3,7 @@
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Literal, cast
+from typing import TYPE_CHECKING, Any, Final, Literal, cast
 
 from bascule._json import load_json
 from bascule.spark.columns import DEFAULT as DEFAULT_COLUMNS
@@ -14,8 +14,12 @@ from bascule.spark.option_model import Given, OptionSet, choice, duration, numbe
 from bascule.spark.planning import Packing
 from bascule.spark.positions import EARLIEST, LATEST, Positions, parse_offsets, parse_times
 from bascule.spark.slots import current_slots
+from bascule.spark.tier_options import TIER_OPTIONS, Tier, check_with_archive, parse_tier
 from bascule.spark.usage import usage
 from bascule.spark.zones import parse_zone, zone_of
+
+if TYPE_CHECKING:
+    from bascule.lake.options import ArchiveOptions
 
 
 def _names(given: str) -> tuple[str, ...]:
@@ -173,6 +177,8 @@ LONG_POLL_MS: Final = number(
     only="stream",
 )
 
+_TIMES: Final = (STARTING_TIMESTAMP, STARTING_BY_TIMESTAMP, ENDING_TIMESTAMP, ENDING_BY_TIMESTAMP)
+
 SOURCE: Final = OptionSet(
     "Source",
     'Options of `spark.read.format("bascule")`, `spark.readStream.format("bascule")`, `bascule.spark.scan` and '
@@ -202,6 +208,7 @@ SOURCE: Final = OptionSet(
         MAX_PARTITIONS,
         MAX_RECORDS,
         LONG_POLL_MS,
+        *TIER_OPTIONS,
         *CONNECTION[2:],
     ),
     advice=kafka_advice,
@@ -245,6 +252,8 @@ class SourceOptions:
     request_timeout_ms: int
     retry_deadline_ms: int
     long_poll_ms: int
+    tier: Tier = "broker"
+    archive: "ArchiveOptions | None" = None
 
 
 def parse_options(given: Mapping[str, str]) -> SourceOptions:
@@ -261,6 +270,9 @@ def parse_options(given: Mapping[str, str]) -> SourceOptions:
     options.get(TIME_ZONE)
     starting, ending = _starting(options), _ending(options)
     _check_streams(selection, starting, ending)
+    tier, archive = parse_tier(options)
+    if archive is not None:
+        check_with_archive(options, (SUBJECT, *_TIMES))
     return SourceOptions(
         address=options.value(ADDRESS),
         namespace=options.value(NAMESPACE),
@@ -276,6 +288,8 @@ def parse_options(given: Mapping[str, str]) -> SourceOptions:
         request_timeout_ms=options.value(REQUEST_TIMEOUT_MS),
         retry_deadline_ms=options.value(RETRY_DEADLINE_MS),
         long_poll_ms=options.value(LONG_POLL_MS),
+        tier=tier,
+        archive=archive,
     )
 
 

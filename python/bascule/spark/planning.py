@@ -7,7 +7,10 @@ One Python task costs about 27 ms beside its rows, so small ranges share one.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from itertools import pairwise
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from bascule.lake.archived import ArchivedFile
 
 SMALL_TASK: Final = 20_000
 """Number of records whose reading takes as long as starting a task: the default plan makes no smaller tasks."""
@@ -23,6 +26,7 @@ class Range:
 
     `history`: an offset and the link of the batch before it, by which the broker can tell that its log is still the one
     that was planned for; None = unknown.
+    `files`: of the archive, in which the records are; None = the broker has them.
     """
 
     stream: str
@@ -31,6 +35,7 @@ class Range:
     end: int
     incarnation: int
     history: tuple[int, int] | None = field(default=None, compare=False)
+    files: "tuple[ArchivedFile, ...] | None" = field(default=None, compare=False)
 
     @property
     def size(self) -> int:

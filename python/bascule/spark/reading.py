@@ -39,7 +39,15 @@ def read_ranges(options: SourceOptions, ranges: Sequence[Range], schema: Any) ->
     broker = broker_of(options)
     with sentence_first():
         for each in ranges:
-            yield from _read_range(broker, options, each, schema)
+            if each.files is None:
+                yield from _read_range(broker, options, each, schema)
+            else:
+                yield from tiers().read_from_archive(options, each, each.files, schema)
+
+
+def tiers() -> Any:
+    """The module of reads from an archive: without the option `archivePath` nothing of a lake is imported."""
+    return import_module("bascule.spark.tiers")
 
 
 def _read_range(broker: Broker, options: SourceOptions, whole: Range, schema: Any) -> Iterator[Any]:

@@ -12,7 +12,7 @@ from bascule.spark.offsets import UNKNOWN, Key, Predecessor
 from bascule.spark.options import SourceOptions
 from bascule.spark.planning import Range
 from bascule.spark.positions import Position, Positions
-from bascule.spark.reading import broker_of
+from bascule.spark.reading import broker_of, tiers
 
 logger = logging.getLogger("bascule.spark")
 
@@ -102,15 +102,29 @@ def resolve_ranges(options: SourceOptions) -> list[Range]:
         options, lambda _: requests(options, broker), lambda wanted: look_up(options, broker, wanted)
     )
     check_positions(options, statuses)
+    if options.tier == "broker":
+        found = _chosen(options, statuses)
+    else:
+        archives = tiers().pin(options, statuses)
+        parts = partitions_of(statuses)
+        found = [
+            part
+            for whole in _chosen(options, tiers().both_tiers(options, statuses, archives))
+            for part in tiers().divide(options, whole, parts[whole.stream, whole.partition], archives)
+        ]
+    known = identify(broker, (((each.stream, each.partition), each.end) for each in found if each.files is None))
+    return [each if each.files is not None else _with_history(each, known) for each in found]
+
+
+def _chosen(options: SourceOptions, statuses: dict[str, StreamStatus]) -> list[Range]:
+    """The ranges between the starts and the ends that the options name; none is empty."""
     starts = resolve(options, statuses, options.starting, start_of)
     ends = resolve(options, statuses, options.ending, end_of)
-    found = [
+    return [
         Range(*key, starts[key], ends[key], status.incarnation)
         for key, status in sorted(partitions_of(statuses).items(), key=lambda item: item[0])
         if ends[key] > starts[key]
     ]
-    known = identify(broker, (((each.stream, each.partition), each.end) for each in found))
-    return [_with_history(each, known) for each in found]
 
 
 def _with_history(planned: Range, known: dict[tuple[Key, int], Predecessor]) -> Range:

@@ -45,6 +45,7 @@ from bascule.spark.resolving import (
 )
 from bascule.spark.sentences import sentence_first
 from bascule.spark.slots import current_slots
+from bascule.spark.usage import usage
 from bascule.spark.waiting import missing_offsets, wait_ms, wake_offsets
 
 logger = logging.getLogger("bascule.spark")
@@ -58,6 +59,8 @@ class BasculeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """One streaming read. Positions are committed high watermarks, so that a range always gives the same records."""
 
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
+        if options.tier != "broker":
+            raise usage("options archivePath and tier are for batch reads: a streaming read has the broker's records")
         self._options = options
         self._schema = schema
         self._requests: list[StatusRequest] = []

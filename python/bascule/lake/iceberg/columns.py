@@ -9,8 +9,10 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
+from bascule.lake.archived import ArchivedFile
 from bascule.lake.grouping import grouped
 from bascule.lake.iceberg.catalog import import_pyiceberg
+from bascule.lake.iceberg.store import data_root
 from bascule.lake.layout import value_text
 from bascule.lake.options import bucket_count
 from bascule.lake.partitioning import Values
@@ -92,6 +94,21 @@ def _typed(text: str | None, kind: Any) -> Any:
     if text is None or isinstance(kind, types.StringType):
         return text
     return text == "true" if isinstance(kind, types.BooleanType) else int(text)
+
+
+def archived(file: Any, table: Any) -> ArchivedFile:
+    """An entry of a manifest as a file of an archive; its name is relative to the place of the table's data files."""
+    conversions, schema = import_pyiceberg("conversions"), table.schema()
+    lower: dict[int, bytes] = file.lower_bounds or {}
+    upper: dict[int, bytes] = file.upper_bounds or {}
+    bounds = [
+        (name, conversions.from_bytes(kind, lower[number]), conversions.from_bytes(kind, upper[number]))
+        for name in ("incarnation", "partition", "offset")  # bounds of texts are cut off
+        if name in schema.column_names
+        for number, kind in [(schema.find_field(name).field_id, schema.find_type(name))]
+        if number in lower and number in upper
+    ]
+    return ArchivedFile(file.file_path.removeprefix(f"{data_root(table)}/"), (), tuple(bounds))
 
 
 def file_schema(schema: Any) -> Any:

@@ -43,6 +43,10 @@ class _Objects:
         with self._io.new_output(self._path(name)).create() as stream:
             yield stream
 
+    def reading(self, name: str) -> Any:
+        """As `FileStore.reading`."""
+        return self._io.new_input(self._path(name)).open()
+
     def size(self, name: str) -> int | None:
         """As `FileStore.size`."""
         try:

@@ -12,10 +12,12 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Any, Final
 
+from bascule.lake.archived import Pinned
 from bascule.lake.epochs import Append, Epoch, TableState
 from bascule.lake.files import DataFile
 from bascule.lake.iceberg.catalog import import_pyiceberg, open_catalog
 from bascule.lake.iceberg.columns import (
+    archived,
     differing,
     fields_of,
     file_schema,
@@ -140,6 +142,15 @@ class IcebergTarget:
     def covered(self, sources: Iterable[Source]) -> dict[Source, Covered]:
         """The offsets that the newest version covers."""
         return covered_of(self.open().properties, sources)
+
+    def pinned(self, sources: Iterable[Source]) -> Pinned:
+        """The newest version, from its manifests."""
+        table = self.open()
+        tasks = list(table.scan().plan_files())
+        if any(task.delete_files for task in tasks):
+            raise another_table(self.uri, "it has delete files, which reads of an archive do not apply")
+        files = tuple(archived(task.file, table) for task in tasks)
+        return Pinned(frozenset(table.schema().column_names), covered_of(table.properties, sources), files)
 
     def compact(self) -> dict[str, Any]:
         """Merge small files, and expire snapshots as the table's own properties say."""
