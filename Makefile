@@ -70,7 +70,7 @@ test: java build sim torture-tools ## Run every test: Rust and Python side by si
 	cargo test --quiet --locked --no-run -p bascule-record -p bascule-log -p bascule-wire -p bascule-rig
 	cargo test --quiet --locked --no-run --profile $(PROFILE) -p bascule-broker -p bascule-client
 	$(MAKE) --no-print-directory -j2 --output-sync=line test-rust test-python
-	$(BIN)/pytest -m alone
+	$(BIN)/pytest -m "alone and not long"
 
 .PHONY: test-rust
 test-rust: build ## Run the tests of the Rust crates
@@ -80,7 +80,7 @@ test-rust: build ## Run the tests of the Rust crates
 
 .PHONY: test-python
 test-python: build sim ## Run the Python tests on WORKERS workers; most of them wait more than they compute
-	$(BIN)/pytest -n $(WORKERS) --dist loadgroup -m "not alone"
+	$(BIN)/pytest -n $(WORKERS) --dist loadgroup -m "not alone and not long"
 
 .PHONY: coverage
 coverage: build ## Which lines of Python the tests without sockets run; the least covered first, pages in target/coverage
@@ -88,7 +88,8 @@ coverage: build ## Which lines of Python the tests without sockets run; the leas
 	$(BIN)/coverage report --sort=cover --skip-covered
 
 .PHONY: torture
-torture: build torture-tools ## Run every rig at full scale and write the scoreboard (ROWS="S3 S11" for some)
+torture: build torture-tools ## Run the long tests and every rig at full scale, and write the scoreboard (ROWS="S3 S11" for some rigs)
+	$(if $(ROWS),,$(BIN)/pytest -m long)
 	@status=0; $(BIN)/python -m tests.torture $(ROWS) --full || status=$$?; $(BIN)/python -m tests.torture.scoreboard; exit $$status
 
 .PHONY: torture-tools

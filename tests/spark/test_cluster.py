@@ -152,6 +152,7 @@ def test_executors_of_a_local_cluster_are_killed_in_the_middle(mutual: Mutual, f
     assert sorted(spark_home().iterdir()) == before, "nothing is written to the package"
 
 
+@pytest.mark.long
 def test_an_executor_and_a_worker_of_a_standalone_cluster_are_killed_in_the_middle(
     mutual: Mutual, folder: Path
 ) -> None:
