@@ -1,0 +1,101 @@
+"""Kills of workers and the broker at each step of the sink, with real Spark; every row is compared afterwards.
+
+Points of Spark's Python processes act by `bascule.failpoints`, points of the broker in a build that has them.
+"""
+
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import bascule.testing
+import pytest
+from bascule.client import StreamOptions
+from bascule.failpoints import Name
+from bascule.testing import TestBroker as Broker
+from pyspark.errors import StreamingQueryException
+
+from tests.failpoints import Points, broker_failpoints
+from tests.torture.copying import SOURCE_PARTITIONS, TARGET_PARTITIONS, Copy, Ledger
+from tests.torture.copying_process import until
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
+
+ROWS = 300
+"""Records to each source partition before a kill: more than one epoch."""
+LARGE = 32 << 10
+"""Bytes of a value, so that a link has more than one group of batches in each partition."""
+RUN_S = 120
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[Broker]:
+    with bascule.testing.broker(durability="disk") as running:
+        yield running
+
+
+@pytest.fixture
+def ledger(broker: Broker, tmp_path: Path) -> Iterator[Ledger]:
+    """New streams for the test; afterwards the broker runs."""
+    name = str(uuid4())
+    copy = Copy(broker.address, str(tmp_path), f"{name}-in", f"{name}-out", "delta")
+    with broker.connect() as client:
+        client.create_stream(copy.source, options=StreamOptions(partitions=SOURCE_PARTITIONS))
+        client.create_stream(copy.target, options=StreamOptions(partitions=TARGET_PARTITIONS))
+    ledger = Ledger(copy)
+    yield ledger
+    if not broker.is_running:
+        broker.start()
+
+
+def run(spark: Any, ledger: Ledger) -> None:
+    """Copy all that is there."""
+    query = ledger.copy.start_sink(spark, available_now=True)
+    assert query.awaitTermination(RUN_S), "the run did not end"
+
+
+@pytest.mark.parametrize("point", ["sink.staging", "sink.staged", "sink.before_publish", "sink.published"])
+def test_after_the_kill_of_a_worker_the_next_run_stores_each_row_once(
+    spark: Any, ledger: Ledger, points: Points, point: Name
+) -> None:
+    ledger.publish(20)
+    run(spark, ledger)
+    ledger.publish(ROWS)
+    points.arm(point, "kill")
+    with pytest.raises(Exception, match="STREAM_FAILED"):
+        run(spark, ledger)
+    assert not points.is_armed(point), "the point was not reached"
+    run(spark, ledger)
+    assert ledger.stream_fault() is None
+
+
+@pytest.mark.parametrize(
+    ("point", "size"),
+    [
+        ("stage.append", 0),
+        ("stage.sealed", 0),
+        ("stage.confirmed", 0),
+        ("link.started", 0),
+        ("link.group_appended", LARGE),
+        ("link.synced", 0),
+    ],
+)
+def test_a_query_survives_the_kill_of_the_broker_and_stores_each_row_once(
+    spark: Any, broker: Broker, ledger: Ledger, point: str, size: int
+) -> None:
+    """Before the decision, between decision and link, in the middle of a link, and before it is reported."""
+    ledger.publish(20)
+    run(spark, ledger)
+    broker.stop()
+    with broker_failpoints(f"{point}=1*return(abort)"):
+        broker.start()
+    ledger.publish(ROWS, size)
+    query = ledger.copy.start_sink(spark, available_now=True)
+    until(f"the broker is killed at {point}", lambda: not broker.is_running)
+    broker.start()
+    with suppress(StreamingQueryException):  # a query that ends by the loss of its broker is started again
+        assert query.awaitTermination(RUN_S), "the run did not end"
+    run(spark, ledger)
+    assert f"failpoint {point}: abort" in broker.log
+    assert ledger.stream_fault() is None

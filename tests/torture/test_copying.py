@@ -1,0 +1,50 @@
+"""The comparison of copied rows finds what is lost, repeated, changed or out of order."""
+
+import re
+import zlib
+from collections import Counter
+
+import pytest
+
+from tests.torture.copying import TARGET_PARTITIONS, Row, difference, misplaced, row
+
+ROWS = [row(partition, number, 0) for partition in (0, 1) for number in range(50)]
+
+
+def spread(rows: list[Row]) -> list[list[Row]]:
+    """By partition, as a sink does that is right; rows without a key go to the first."""
+    found: list[list[Row]] = [[] for _ in range(TARGET_PARTITIONS)]
+    for item in rows:
+        found[zlib.crc32(item.key) % TARGET_PARTITIONS if item.key is not None else 0].append(item)
+    return found
+
+
+def test_rows_of_a_sink_that_is_right_do_not_differ() -> None:
+    assert difference(Counter(ROWS), Counter(ROWS)) is None
+    assert next(misplaced(spread(ROWS)), None) is None
+    assert row(1, 7, 100).place == (1, 7)
+
+
+@pytest.mark.parametrize(
+    ("found", "said"),
+    [
+        (ROWS[1:], "1 lost"),
+        ([*ROWS, ROWS[3]], "1 repeated"),
+        ([*ROWS[1:], ROWS[0]._replace(key=b"other")], "1 lost .*, 1 invented"),
+        ([*ROWS[1:], ROWS[0]._replace(headers=())], "1 lost .*, 1 invented"),
+        ([], "100 lost"),
+    ],
+)
+def test_a_difference_is_named(found: list[Row], said: str) -> None:
+    text = difference(Counter(ROWS), Counter(found))
+    assert text is not None
+    assert re.match(said, text)
+
+
+def test_rows_in_another_order_or_partition_are_named() -> None:
+    found = spread(ROWS)
+    found[1][0], found[1][1] = found[1][1], found[1][0]
+    assert "after" in next(misplaced(found))
+    found = spread(ROWS)
+    found[2].append(found[1].pop())
+    assert "is in partition 2" in next(misplaced(found))
