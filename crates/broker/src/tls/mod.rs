@@ -5,7 +5,7 @@
 //!
 //! * [`load`]: from files to a configuration, with one sentence for each thing that can be wrong with them.
 //! * [`certificate`]: the fields of a certificate: subject, common name, validity.
-//! * [`handshake`]: a connection's first bytes, and reports of those that fail.
+//! * [`mod@handshake`]: a connection's first bytes, and reports of those that fail.
 mod certificate;
 mod handshake;
 mod load;
