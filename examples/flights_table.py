@@ -19,7 +19,7 @@ from typing import Any, Final
 
 JOB: Final = Path(__file__).with_name("flights.yaml")
 ADDRESS: Final = "127.0.0.1:9292"
-KILL_AFTER: Final = 3
+KILL_AFTER: Final = 2
 """Epochs that the checkpoint has before the kill; the data set makes three times as many."""
 RUN_SECONDS: Final = 300
 """Longest time of a run; only a machine that is busy with other things needs more than 20."""
@@ -114,12 +114,12 @@ class FlightsJob:
 
     def _is_time(self) -> bool:
         """Whether to kill now: at best when the table has an epoch that the checkpoint has not, which lasts for some
-        milliseconds; after two more epochs at any time.
+        milliseconds; after one more epoch at any time.
         """
         finished = self.epochs
         if finished < KILL_AFTER:
             return False
-        return self._written() > finished or finished >= KILL_AFTER + 2
+        return self._written() > finished or finished > KILL_AFTER
 
     def _written(self) -> int:
         """Epochs that the table has: one commit each, after the one that created the table."""
