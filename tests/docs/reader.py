@@ -1,4 +1,4 @@
-"""Runs the blocks of a how-to page from top to bottom, in one directory, with a new broker."""
+"""Runs the blocks of a page from top to bottom, in one directory, with a new broker."""
 
 import json
 import os
@@ -40,14 +40,18 @@ class Reader:
 
     Args:
         directory: an empty directory, where every block runs.
-        page: name of the page in docs/how-to.
+        page: name of the page in docs/how-to, or its whole path.
         replaced: text of the page that does not exist in the test, and its replacement; `{address}`, `{nats}` and
             `{http}` are those of the running broker.
         settings: the broker's, with dotted keys; ports are always free ones.
     """
 
     def __init__(
-        self, directory: Path, page: str, replaced: Mapping[str, str], settings: Mapping[str, object] | None = None
+        self,
+        directory: Path,
+        page: str | Path,
+        replaced: Mapping[str, str],
+        settings: Mapping[str, object] | None = None,
     ) -> None:
         self.directory: Final = directory
         self.path: Final = HOW_TO / page
@@ -77,6 +81,7 @@ class Reader:
             before = snippet.line
             if (kept := SAVE.search(prose)) is not None:
                 (self.directory / kept[1]).write_text(self.here(snippet.text))
+                continue
             if snippet.language not in RUN:
                 continue
             if STOP in prose:
@@ -169,7 +174,7 @@ def is_start(snippet: Snippet) -> bool:
     return starts
 
 
-def unused(page: str, replaced: Mapping[str, str]) -> list[str]:
+def unused(page: str | Path, replaced: Mapping[str, str]) -> list[str]:
     """Replacements whose text is not in the page any more."""
     text = "\n".join(snippet.text for snippet in snippets(HOW_TO / page))
     return [written for written in replaced if written not in text]

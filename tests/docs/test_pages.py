@@ -45,7 +45,9 @@ def test_links_have_a_target(page: Path) -> None:
 def test_every_page_for_users_is_linked_from_the_readme() -> None:
     text = (ROOT / "README.md").read_text()
     pages = [
-        page for folder in ("how-to", "reference", "explanation") for page in (ROOT / "docs" / folder).glob("*.md")
+        page
+        for folder in ("tutorial", "how-to", "reference", "explanation")
+        for page in (ROOT / "docs" / folder).glob("*.md")
     ]
     assert not [page.name for page in pages if f"({page.relative_to(ROOT).as_posix()})" not in text]
 

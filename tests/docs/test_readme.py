@@ -4,7 +4,9 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import pytest
 from bascule.testing import TestBroker, broker
@@ -51,10 +53,15 @@ def python(snippet: Snippet, running: TestBroker, cwd: Path) -> str:
     return run([sys.executable, "-c", snippet.text.replace(WRITTEN_ADDRESS, running.address)], running, cwd)
 
 
+def start_of_readme() -> list[str]:
+    """The commands of the five-minute start, but for the one that starts the broker."""
+    blocks = [snippet for snippet in snippets(README, "sh") if "pipeline" not in snippet.text]
+    return [line for block in blocks for line in commands(block) if "bascule" in line and " serve " not in line]
+
+
 def test_the_five_minute_start(started: TestBroker, tmp_path: Path) -> None:
     # 1. streams, records: all commands but the one that starts the broker
-    lines = [line for snippet in snippets(README, "sh") for line in commands(snippet) if "bascule" in line]
-    printed = [shell(line, started, tmp_path) for line in lines if " serve " not in line]
+    printed = [shell(line, started, tmp_path) for line in start_of_readme()]
     assert len(printed) == 3
     assert printed[-1] == "hello\nworld\n"
     # 2. from Python
@@ -79,3 +86,19 @@ def test_the_stream_is_a_spark_table_and_so_on_the_page_about_spark(started: Tes
     assert "hello spark" in printed
     found = [line for line in printed.splitlines() if line.startswith(("columns", "copied", "since"))]
     assert found == ["columns 6", "columns 2", "since 1", "copied 1"]
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_the_job_of_the_readme(started: TestBroker, tmp_path: Path) -> None:
+    for line in start_of_readme():
+        shell(line, started, tmp_path)
+    (job,) = snippets(README, "yaml")
+    (tmp_path / "job.yaml").write_text(job.text.replace(WRITTEN_ADDRESS, started.address))
+    (block,) = [snippet for snippet in snippets(README, "sh") if "pipeline" in snippet.text]
+    for line in commands(block):
+        shell(line, started, tmp_path)
+    delta: Any = import_module("deltalake")
+    tables = [delta.DeltaTable(str(tmp_path / "lake" / name)).to_pyarrow_table() for name in ("orders", "orders-dead")]
+    assert tables[0].select(["offset", "id", "amount"]).to_pylist() == [{"offset": 2, "id": 1, "amount": 9.5}]
+    assert sorted(tables[1]["value"].to_pylist()) == [b"hello", b"world"]
