@@ -1,8 +1,8 @@
 """What happens to the rows of one epoch: they are checked, selected and written to each target, or to the dead letters.
 
-Runs on the driver, as the function of `foreachBatch` or once in a batch run. Each target has the epoch's rows exactly
-once, by query and epoch; a replay after a crash may give one target the rows of the first attempt and another those of
-the second, which differ only if the SELECT does (`rand()`, the current time).
+Runs on the driver, as the function of `foreachBatch` or once in a batch run. Each table has the epoch's rows exactly
+once, by query and epoch, and so have all streams together; a replay after a crash may give one of these the rows of the
+first attempt and another those of the second, which differ only if the SELECT does (`rand()`, the current time).
 """
 
 import threading
@@ -16,10 +16,12 @@ from bascule.pipeline.dead_letters import Origin, decode_failed, letters
 from bascule.pipeline.expectations import failed_any
 from bascule.pipeline.sql import selected
 from bascule.pipeline.stages import Stages
+from bascule.pipeline.targets.streams import JobSink, StreamTarget
 from bascule.pipeline.targets.target import JobTarget
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
+    from pyspark.sql.types import StructType
 
 __all__ = ["EpochWriter", "Gate", "StopRequested", "Totals"]
 
@@ -90,6 +92,7 @@ class EpochWriter:
         stages: from the source to the checked rows.
         targets: of the job, in its order.
         dead_letters: where dead letters go, or None.
+        sink: writes to the streams among them; None = there are none.
         batch_id: stands for the id of the query in a batch run.
         gate: whether an epoch may begin.
         totals: counts of the epochs written.
@@ -99,10 +102,21 @@ class EpochWriter:
     stages: Stages
     targets: Sequence[JobTarget]
     dead_letters: JobTarget | None
+    sink: JobSink | None = None
     batch_id: str = ""
     gate: Gate = field(default_factory=Gate)
     totals: Totals = field(default_factory=Totals)
     failure: Exception | None = None
+
+    def check(self, schema: "StructType") -> None:
+        """Refuse a job whose rows no stream among its targets could take, before it reads any.
+
+        Raises:
+            UsageError: of the column that does not fit.
+        """
+        for target in self.targets:
+            if isinstance(target, StreamTarget):
+                target.check(schema)
 
     def __call__(self, batch: "DataFrame", epoch: int) -> None:
         """Write one epoch; see the module.
@@ -161,11 +175,14 @@ class EpochWriter:
         is_dead = self._is_dead(batch)
         good = batch.where(~is_dead) if dead else batch
         left_out = [letters(batch.where(is_dead), origin)] if dead else []
+        to_streams: list[tuple[StreamTarget, DataFrame]] = []
         rejected = 0
         if rows > dead:
             result = selected(self.stages.shown(good), self.stages.job.sql)
             for target in self.targets:
-                if (reason := target.rejects(result.schema)) is None:
+                if isinstance(target, StreamTarget):
+                    to_streams.append((target, result))
+                elif (reason := target.rejects(result.schema)) is None:
                     target.write(result, origin)
                     failpoint("job.target_written")
                 else:
@@ -176,5 +193,11 @@ class EpochWriter:
             every = left_out[0]
             for more in left_out[1:]:
                 every = every.unionByName(more)
-            self.dead_letters.write(every, origin)
+            if isinstance(self.dead_letters, StreamTarget):
+                to_streams.append((self.dead_letters, self.dead_letters.letters(every)))
+            else:
+                self.dead_letters.write(every, origin)
+        if to_streams:
+            assert self.sink is not None  # made with the streams
+            self.sink.write(to_streams, origin)
         return rejected

@@ -78,6 +78,10 @@ def _sentence(invalid: ValidationError) -> str:
     errors = invalid.errors(include_url=False)
     first = next((each for each in errors if each["type"] == "extra_forbidden"), errors[0])
     place = _place(first["loc"])
+    if first["type"] == "union_tag_invalid":
+        context = first.get("ctx", {})
+        given, known = context.get("tag"), str(context.get("expected_tags")).replace("'", "")
+        return f"{'.'.join(place)}.format = {given!r}: it must be one of {known}"
     if first["type"] == "extra_forbidden":
         key = str(first["loc"][-1])
         above = ".".join(place[:-1])
@@ -119,7 +123,10 @@ def _walked(loc: Sequence[int | str]) -> tuple[list[str], type[BaseModel] | None
         field = next((f for n, f in model.model_fields.items() if (f.alias or n) == each), None) if model else None
         models = [] if field is None else list(_models(field.annotation))
         choices = {
-            str(get_args(m.model_fields["format"].annotation)[0]): m for m in models if "format" in m.model_fields
+            str(tag): m
+            for m in models
+            if "format" in m.model_fields
+            for tag in get_args(m.model_fields["format"].annotation)
         }
         model = models[0] if len(models) == 1 else None
     return keys, model

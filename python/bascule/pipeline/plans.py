@@ -12,6 +12,8 @@ from bascule.pipeline.model.job import Job
 from bascule.pipeline.sessions import session_of
 from bascule.pipeline.sql import check_query, check_row_by_row, selected
 from bascule.pipeline.stages import Stages
+from bascule.pipeline.targets import targets_of
+from bascule.pipeline.targets.streams import StreamTarget
 from bascule.pipeline.targets.table import TableTarget
 from bascule.spark.resolving import resolve_ranges
 
@@ -60,6 +62,7 @@ class RunPlan:
         partitions: that are read.
         columns: of the stages.
         targets: of the job; the dead letters are last.
+        once: what gets each epoch exactly once, together or each by itself.
     """
 
     job: str
@@ -68,6 +71,7 @@ class RunPlan:
     partitions: list[PlannedPartition]
     columns: list[PlannedColumn]
     targets: list[PlannedTarget]
+    once: str
 
 
 def plan(job: Job | Mapping[str, Any], *, spark: "SparkSession | None" = None) -> RunPlan:
@@ -96,18 +100,44 @@ def plan(job: Job | Mapping[str, Any], *, spark: "SparkSession | None" = None) -
         check_row_by_row(result)
     columns = [PlannedColumn("source", name, kind) for name, kind in shown.dtypes]
     columns += [PlannedColumn("result", name, kind) for name, kind in result.dtypes]
-    return RunPlan(given.name, given.mode, _checkpoint(given), partitions, columns, _targets(given, result))
+    targets = _targets(given, result)
+    return RunPlan(
+        given.name,
+        given.mode,
+        _checkpoint(given),
+        partitions,
+        columns,
+        targets,
+        _once(len(targets), len(given.streams)),
+    )
+
+
+def _once(targets: int, streams: int) -> str:
+    tables = targets - streams
+    if targets == 1:
+        return "the target gets each epoch exactly once"
+    if not tables:
+        return "the streams get each epoch exactly once, together"
+    if not streams:
+        return "each table gets each epoch exactly once; not together"
+    both = "the stream" if streams == 1 else "the streams together"
+    return f"each table and {both} get each epoch exactly once; tables and streams not together"
 
 
 def _targets(job: Job, result: "DataFrame") -> list[PlannedTarget]:
-    planned = [_planned(TableTarget.of(each), result) for each in job.targets]
-    if job.dead_letters is not None:
-        letters = TableTarget.of(job.dead_letters)
+    targets = targets_of(job)
+    letters = None if job.dead_letters is None else targets.pop()
+    planned = [_planned(each, result) for each in targets]
+    if letters is not None:
         planned.append(PlannedTarget(letters.name, letters.place, "append" if letters.exists() else "create"))
     return planned
 
 
-def _planned(target: TableTarget, result: "DataFrame") -> PlannedTarget:
+def _planned(target: TableTarget | StreamTarget, result: "DataFrame") -> PlannedTarget:
+    if isinstance(target, StreamTarget):
+        difference = target.difference(result.schema)
+        action = "append" if target.exists() else "create"
+        return PlannedTarget(target.name, target.place, action if difference is None else f"fail: {difference}")
     if not target.exists():
         return PlannedTarget(target.name, target.place, "create")
     difference = target.difference(result.schema)

@@ -25,7 +25,8 @@ from bascule.pipeline.progress import EpochReport, OnProgress, Written, report_o
 from bascule.pipeline.sessions import session_of
 from bascule.pipeline.sql import check_query, check_row_by_row, selected
 from bascule.pipeline.stages import DECODE_METRICS, EXPECTATION_METRICS, SOURCE_METRICS, Stages
-from bascule.pipeline.targets.table import TableTarget
+from bascule.pipeline.targets import targets_of
+from bascule.pipeline.targets.streams import StreamTarget
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -130,9 +131,10 @@ class _Runner:
 
     def _writer(self, stages: Stages, batch_id: str = "") -> EpochWriter:
         job = self._job
-        targets = [TableTarget.of(each) for each in job.targets]
-        letters = None if job.dead_letters is None else TableTarget.of(job.dead_letters)
-        return EpochWriter(stages, targets, letters, batch_id, self.gate, self._totals)
+        targets = targets_of(job)
+        dead_letters = None if job.dead_letters is None else targets.pop()
+        sink = next((each.sink for each in [*targets, dead_letters] if isinstance(each, StreamTarget)), None)
+        return EpochWriter(stages, targets, dead_letters, sink, batch_id, self.gate, self._totals)
 
     def _stream(self) -> None:
         job = self._job
@@ -140,8 +142,11 @@ class _Runner:
         checked = stages.checked(stages.source(self._spark, streaming=True))
         if job.sql is not None:
             check_query(self._spark, job.sql)
-            check_row_by_row(selected(stages.shown(checked), job.sql))
+        result = selected(stages.shown(checked), job.sql)
+        if job.sql is not None:
+            check_row_by_row(result)
         writer = self._writer(stages)
+        writer.check(result.schema)
         stream = checked.writeStream.queryName(job.name).foreachBatch(writer)
         stream = stream.option("checkpointLocation", str(job.checkpoint))
         if job.mode == "availableNow":
@@ -207,6 +212,7 @@ class _Runner:
             check_query(self._spark, job.sql)
         checked = stages.checked(stages.source(self._spark, streaming=False))
         writer = self._writer(stages, f"batch-{job.name}")
+        writer.check(selected(stages.shown(checked), job.sql).schema)
         writer(checked, self._batch_epoch)
         self._rows = int(observe[SOURCE_METRICS].get[ROWS])
         duration = round((time.monotonic() - started) * 1000)

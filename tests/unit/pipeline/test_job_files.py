@@ -8,6 +8,7 @@ import pytest
 from bascule.errors import UsageError
 from bascule.pipeline.files import from_file, job_schema, parse_job
 from bascule.pipeline.model.decoders import Avro
+from bascule.pipeline.targets.streams import JobSink
 
 LEAST: dict[str, Any] = {
     "name": "orders",
@@ -180,3 +181,40 @@ def test_the_json_schema_has_every_key_as_files_have_it() -> None:
     assert source["stream"]["description"].startswith("one stream")
     kinds = schema["$defs"]["Table"]["properties"]["format"]["enum"]
     assert kinds == ["delta", "parquet", "iceberg"]
+
+
+STREAM: dict[str, Any] = {"format": "bascule", "stream": "large"}
+
+
+def test_streams_are_targets_of_one_sink() -> None:
+    letters = {**STREAM, "stream": "dead"}
+    job = parse_job({**changed("targets", [STREAM]), "deadLetters": letters, "decode": {"onDecodeError": "dlq"}})
+    assert [each.stream for each in job.streams] == ["large", "dead"]
+    assert [each.name for each in job.every_target] == ["stream", "dead-letters"]
+    sink = JobSink.of(parse_job({**changed("targets", [STREAM]), "sink": {"onOversize": "drop", "namespace": "n"}}))
+    options = sink.parsed(stream="large")
+    assert (options.sink_id, options.namespace, options.on_oversize, options.on_invalid) == (
+        "orders",
+        "n",
+        "drop",
+        "fail",
+    )
+
+
+@pytest.mark.parametrize(
+    ("document", "sentence"),
+    [
+        (changed("targets", [{**STREAM, "stream": "orders"}]), "the job would read what it writes"),
+        (changed("targets", [STREAM, {**STREAM, "name": "b"}]), 'two targets are the stream "large"'),
+        (changed("sink", {"onInvalid": "drop"}), "sink is for streams, and no target is one: remove it"),
+        ({**changed("targets", [STREAM]), "sink": {"onInvalid": "dlq"}}, "sink.onInvalid"),
+        (changed("targets", [{**STREAM, "path": "x"}]), 'unknown key "targets.0.path"'),
+        (changed("targets", [{"format": "bascule"}]), 'the key "targets.0.stream" is missing'),
+        (changed("targets", [{**STREAM, "partitions": 0}]), "targets.0.partitions"),
+        (changed("targets.0.format", "parquett"), "it must be one of delta, parquet, iceberg, bascule"),
+    ],
+)
+def test_a_stream_that_cannot_be_a_target_is_refused(document: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(UsageError) as raised:
+        parse_job(document)
+    assert sentence in str(raised.value)

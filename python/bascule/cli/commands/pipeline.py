@@ -76,7 +76,7 @@ def validate(file: JobFile, output: Output = OutputFormat.TABLE) -> None:
         bascule pipeline validate -f job.yaml --output json
     """
     job = _job(file, None)
-    render(JobChecked(job.name, job.mode, [target.path for target in job.targets]), output)
+    render(JobChecked(job.name, job.mode, [target.place for target in job.targets]), output)
 
 
 @app.command()

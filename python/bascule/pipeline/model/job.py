@@ -8,7 +8,8 @@ from bascule.pipeline.model.base import Location, Milliseconds, Name, Part
 from bascule.pipeline.model.decoders import Decode
 from bascule.pipeline.model.expectations import Expectations
 from bascule.pipeline.model.source import Source, SourceKeys
-from bascule.pipeline.model.targets import Target
+from bascule.pipeline.model.streams import Sink
+from bascule.pipeline.model.targets import Stream, Table, Target
 
 __all__ = ["Job", "Mode", "Restarts", "Spark"]
 
@@ -71,6 +72,7 @@ class Job(Part):
     dead_letters: Target | None = Field(
         default=None, description="where records go that could not be decoded, or that failed an expectation"
     )
+    sink: Sink = Field(default=Sink(), description="how the job writes to streams; only if a target is one")
     mode: Mode = Field(
         default="continuous",
         description="continuous: until it is stopped; availableNow: up to the present end of the streams, continuing "
@@ -108,6 +110,7 @@ class Job(Part):
             raise ValueError(f"interval is for continuous runs, not for the mode {self.mode}")
         self._check_dead_letters()
         self._check_names()
+        self._check_streams()
         return self
 
     def _check_dead_letters(self) -> None:
@@ -116,7 +119,11 @@ class Job(Part):
             for key, is_set in (
                 ("decode.onDecodeError: dlq", self.decode.on_decode_error == "dlq"),
                 ("expectations.expect_or_dlq", bool(self.expectations.expect_or_dlq)),
-                *((f"onSchemaChange: dlq of {each.name}", each.on_schema_change == "dlq") for each in self.targets),
+                *(
+                    (f"onSchemaChange: dlq of {each.name}", each.on_schema_change == "dlq")
+                    for each in self.targets
+                    if isinstance(each, Table)
+                ),
             )
             if is_set
         ]
@@ -127,8 +134,30 @@ class Job(Part):
                 "deadLetters is never written: set decode.onDecodeError or onSchemaChange to dlq, or use expect_or_dlq"
             )
 
+    @property
+    def every_target(self) -> list[Target]:
+        """The targets, and last the dead letters."""
+        return [*self.targets, *([] if self.dead_letters is None else [self.dead_letters])]
+
+    @property
+    def streams(self) -> list[Stream]:
+        """The streams that are written to."""
+        return [each for each in self.every_target if isinstance(each, Stream)]
+
+    def _check_streams(self) -> None:
+        names = [each.stream for each in self.streams]
+        for name in names:
+            if names.count(name) > 1:
+                raise ValueError(f'two targets are the stream "{name}": name another stream')
+        if not names and self.sink != Sink():
+            raise ValueError("sink is for streams, and no target is one: remove it")
+        source = self.source_keys
+        own = self.sink.address in (None, source.options().get("address"))
+        if own and self.sink.namespace in (None, source.parsed().namespace) and self.stream in names:
+            raise ValueError(f'the stream "{self.stream}" is source and target: the job would read what it writes')
+
     def _check_names(self) -> None:
-        every = [*self.targets, *([] if self.dead_letters is None else [self.dead_letters])]
+        every = self.every_target
         for each in every:
             if sum(other.name == each.name for other in every) > 1:
                 raise ValueError(f'two targets have the name "{each.name}": give each a name of its own')

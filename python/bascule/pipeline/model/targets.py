@@ -1,13 +1,14 @@
 """The targets of a job: where its rows and its dead letters go."""
 
-from typing import Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from bascule.lake.options import STREAM_MARK, ArchiveOptions
 from bascule.pipeline.model.base import Part, SmallFile, location
+from bascule.pipeline.model.streams import Stream
 
-__all__ = ["OnSchemaChange", "Table", "Target"]
+__all__ = ["OnSchemaChange", "Stream", "Table", "Target"]
 
 OnSchemaChange = Literal["fail", "evolve", "dlq"]
 
@@ -73,6 +74,11 @@ class Table(Part):
             raise ValueError(f"onSchemaChange: {self.on_schema_change} is for one table: the path has {STREAM_MARK}")
         return self
 
+    @property
+    def place(self) -> str:
+        """Where it is, for people."""
+        return self.path
+
     def options(self) -> ArchiveOptions:
         """The options for `bascule.lake`.
 
@@ -98,4 +104,4 @@ class Table(Part):
         )
 
 
-Target = Table
+Target = Annotated[Table | Stream, Field(discriminator="format")]
