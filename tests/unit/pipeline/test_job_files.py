@@ -8,6 +8,7 @@ import pytest
 from bascule.errors import UsageError
 from bascule.pipeline.files import from_file, job_schema, parse_job
 from bascule.pipeline.model.decoders import Avro
+from bascule.pipeline.model.targets import Table
 from bascule.pipeline.targets.streams import JobSink
 
 LEAST: dict[str, Any] = {
@@ -42,7 +43,8 @@ checkpoint: checkpoint
     )
     job = from_file(file)
     assert job.checkpoint == str(tmp_path / "checkpoint")
-    assert [each.path for each in job.targets] == [str(tmp_path / "lake"), "s3://bucket/copy"]
+    assert [each.place for each in job.targets] == [str(tmp_path / "lake"), "s3://bucket/copy"]
+    assert isinstance(job.targets[0], Table)
     assert job.targets[0].partition_by == ("date",)
     assert isinstance(job.decode.value, Avro)
     assert job.decode.value.schema_.file == tmp_path / "order.avsc"

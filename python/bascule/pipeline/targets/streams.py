@@ -163,7 +163,8 @@ class StreamTarget:
         """Stream and address."""
         options = self.sink.parsed()
         namespace = "" if options.namespace == DEFAULT_NAMESPACE else f"{options.namespace}/"
-        return f"stream {namespace}{self.section.stream} at {options.address}"
+        host = options.address.partition("://")[2].partition("?")[0]
+        return f"stream {namespace}{self.section.stream} at {host}"
 
     def exists(self) -> bool:
         """Whether the stream is there."""
