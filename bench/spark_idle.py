@@ -28,7 +28,7 @@ QUERIES = {
 }
 """Options by what is measured. The ending lies after all records or after the first one."""
 SETTLE_S = 1
-LIMIT_S = 60
+LIMIT_S = 120
 """Time in which the first record must be written."""
 
 
