@@ -1,6 +1,7 @@
-"""Kills of workers and the broker at each step of the sink, with real Spark; every row is compared afterwards.
+"""Kills at each step of sink and archive, with real Spark and a real broker; every row is compared afterwards.
 
-Points of Spark's Python processes act by `bascule.failpoints`, points of the broker in a build that has them.
+Points of Spark's Python processes act by `bascule.failpoints`, points of the broker in a build that has them. Where the
+driver is killed, it is a process of its own, which ends together with its JVM and its workers.
 """
 
 from collections.abc import Iterator
@@ -18,7 +19,7 @@ from pyspark.errors import StreamingQueryException
 
 from tests.failpoints import Points, broker_failpoints
 from tests.torture.copying import SOURCE_PARTITIONS, TARGET_PARTITIONS, Copy, Ledger
-from tests.torture.copying_process import until
+from tests.torture.copying_process import Application, until
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
@@ -99,3 +100,40 @@ def test_a_query_survives_the_kill_of_the_broker_and_stores_each_row_once(
     run(spark, ledger)
     assert f"failpoint {point}: abort" in broker.log
     assert ledger.stream_fault() is None
+
+
+@pytest.mark.parametrize(
+    ("sink", "archive"),
+    [("sink.before_publish", "archive.before_commit"), ("sink.published", "archive.after_commit")],
+)
+def test_after_the_kill_of_the_driver_both_queries_continue_exactly(
+    spark: Any, ledger: Ledger, tmp_path: Path, sink: Name, archive: Name
+) -> None:
+    """Before the decision, and between it and Spark's own log of commits."""
+    application = started(ledger, tmp_path)
+    try:
+        ledger.publish(ROWS)
+        for point in (sink, archive):
+            application.points.arm(point, "hold")
+        ledger.publish(ROWS)
+        for point in (sink, archive):
+            until(f"a commit waits at {point}", lambda name=point: application.points.is_held(name))
+    finally:
+        application.kill()
+    finish(spark, ledger)
+
+
+def started(ledger: Ledger, folder: Path) -> Application:
+    ledger.copy.save(folder / "copy.json")
+    application = Application(folder)
+    application.start()
+    return application
+
+
+def finish(spark: Any, ledger: Ledger) -> None:
+    """Continue both queries in the session of the tests, and compare."""
+    queries = [start(spark, available_now=True) for start in (ledger.copy.start_sink, ledger.copy.start_archive)]
+    for query in queries:
+        assert query.awaitTermination(RUN_S), "a run did not end"
+    assert ledger.stream_fault() is None
+    assert ledger.table_fault() is None
