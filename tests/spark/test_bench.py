@@ -35,6 +35,7 @@ def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
             del sys.modules[name]  # their names are common ones
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("part", JUDGED)
 def test_a_part_stores_its_figures_and_bars(bench: Any, part: str) -> None:
     getattr(import_module("spark_parts"), part)(bench)
