@@ -3,13 +3,10 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from bascule import engine
 from bascule.spark.sink.calls import SinkStream
-
-if TYPE_CHECKING:
-    from bascule._native import Refused as NativeRefused
 
 DIGEST_MODULUS: Final = 1 << 128
 
@@ -166,6 +163,6 @@ def _kept(batch: Any, bitmap: bytes) -> Any:
     return batch.filter(pa.Array.from_buffers(pa.bool_(), batch.num_rows, [None, pa.py_buffer(bitmap)]))
 
 
-def _refused(found: "NativeRefused") -> Refused:
+def _refused(found: tuple[int, tuple[str, str, int, int, int] | None]) -> Refused:
     count, first = found
     return Refused(count, None if first is None else Refusal(*first))
