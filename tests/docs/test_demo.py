@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from bascule.pipeline import from_file
+from bascule.pipeline.model.targets import Table
 
 from tests.docs.snippets import ROOT
 
@@ -35,7 +36,9 @@ def test_the_job_is_valid_and_its_broker_is_replaced(table: Any, tmp_path: Path)
     table.FlightsJob(tmp_path, "127.0.0.1:4711")
     job = from_file(tmp_path / "job.yaml")
     assert job.source.options()["address"] == "127.0.0.1:4711"
-    assert [target.path for target in job.targets] == [str(tmp_path / "flights")]
+    (target,) = job.targets
+    assert isinstance(target, Table)
+    assert target.path == str(tmp_path / "flights")
     assert job.checkpoint == str(tmp_path / "flights-checkpoint")
 
 
