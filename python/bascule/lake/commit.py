@@ -6,24 +6,20 @@ rows of exactly one attempt in the table.
 """
 
 import logging
-import random
-import time
 from collections.abc import Sequence
 from typing import Any, Final
 
-from bascule.errors import StateError, UnavailableError
+from bascule.errors import StateError
 from bascule.failpoints import failpoint
+from bascule.lake.conflicts import MOST_CONFLICTS, pause, too_many
 from bascule.lake.epochs import Already, Epoch, decide
 from bascule.lake.files import DataFile
 from bascule.lake.lake_table import LakeTable
 
 logger = logging.getLogger("bascule.lake")
 
-MOST_CONFLICTS: Final = 30
-"""Attempts at a commit while other writers of the table win each time."""
 MOST_FAILURES: Final = 4
 """Attempts at a commit whose outcome is unknown."""
-_LONGEST_PAUSE_S: Final = 2.0
 
 
 def commit_epoch(table: LakeTable, schema: Any, epoch: Epoch, files: Sequence[DataFile]) -> bool:
@@ -65,10 +61,8 @@ def commit_epoch(table: LakeTable, schema: Any, epoch: Epoch, files: Sequence[Da
             table.finish()
             failpoint("archive.before_answer")
             return True
-        time.sleep(min(_LONGEST_PAUSE_S, 0.02 * 2**attempt) * random.uniform(0.5, 1))  # noqa: S311 - spreads writers
-    raise UnavailableError(
-        "busy", f"{table.uri}: other writers committed first {MOST_CONFLICTS} times in a row; try again"
-    )
+        pause(attempt)
+    raise too_many(table.uri)
 
 
 def _finish_earlier(table: LakeTable, decision: Already, epoch: Epoch, files: Sequence[DataFile]) -> bool:

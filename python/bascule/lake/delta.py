@@ -276,16 +276,12 @@ def _transactions(decision: Append, epoch: Epoch) -> dict[str, int]:
 
 def _description(epoch: Epoch) -> dict[str, Any]:
     """What the table's history shows about a commit."""
-    ranges = {
-        f"{source} (incarnation {source.incarnation})": [written.first, written.end]
-        for source, written in (epoch.ranges or {}).items()
-    }
     return {
         "query": epoch.writer.query_id,
         "target": epoch.writer.target,
         "epoch": epoch.number,
         "rows": epoch.rows,
-        "ranges": ranges,
+        "ranges": epoch.shown_ranges(),
     }
 
 

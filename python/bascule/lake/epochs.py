@@ -53,6 +53,13 @@ class Epoch:
     ranges: Mapping[Source, Written] | None
     complete: bool = False
 
+    def shown_ranges(self) -> dict[str, list[int]]:
+        """First offset and end by source, as the table's history shows them."""
+        return {
+            f"{source} (incarnation {source.incarnation})": [written.first, written.end]
+            for source, written in (self.ranges or {}).items()
+        }
+
 
 @dataclass(frozen=True)
 class Recorded:

@@ -5,7 +5,6 @@ second one is left to the engine that owns the table.
 """
 
 import logging
-import random
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from typing import Any, Final, TypeVar
 from uuid import uuid4
 
 from bascule.errors import StateError, UnavailableError
+from bascule.lake.conflicts import MOST_CONFLICTS, pause, too_many
 from bascule.lake.files import ORDER, DataFile, TableWriter
 from bascule.lake.iceberg.catalog import import_pyiceberg
 from bascule.lake.iceberg.target import IcebergTarget, entry, plan_of, without_retries
@@ -23,8 +23,6 @@ logger = logging.getLogger("bascule.lake")
 
 T = TypeVar("T")
 
-MOST_CONFLICTS: Final = 30
-_LONGEST_PAUSE_S: Final = 2.0
 _MAX_AGE_MS: Final = "history.expire.max-snapshot-age-ms"
 _DEFAULT_MAX_AGE_MS: Final = 5 * 24 * 3600 * 1000
 """Iceberg's own default of this property."""
@@ -191,8 +189,5 @@ def _until_committed(target: IcebergTarget, attempt: Callable[[Any], T]) -> T:
         try:
             return attempt(target.open())
         except conflict:
-            pause = min(_LONGEST_PAUSE_S, 0.02 * 2**number)
-            time.sleep(pause * random.uniform(0.5, 1))  # noqa: S311 - spreads writers
-    raise UnavailableError(
-        "busy", f"{target.uri}: other writers committed first {MOST_CONFLICTS} times in a row; try again"
-    )
+            pause(number)
+    raise too_many(target.uri)

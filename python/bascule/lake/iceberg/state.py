@@ -59,15 +59,11 @@ def changes(decision: Append, epoch: Epoch) -> dict[str, str]:
 
 def summary(epoch: Epoch) -> dict[str, str]:
     """What the snapshot of an epoch shows in the table's history."""
-    ranges = {
-        f"{source} (incarnation {source.incarnation})": [written.first, written.end]
-        for source, written in (epoch.ranges or {}).items()
-    }
     return {
         "bascule.query": epoch.writer.query_id,
         "bascule.target": epoch.writer.target,
         "bascule.epoch": str(epoch.number),
-        "bascule.ranges": json.dumps(ranges),
+        "bascule.ranges": json.dumps(epoch.shown_ranges()),
     }
 
 

@@ -13,6 +13,7 @@ from bascule.errors import UsageError
 from bascule.pipeline.dead_letters import Origin
 from bascule.pipeline.model.job import Job
 from bascule.pipeline.model.streams import Stream
+from bascule.spark.connection_options import NAMESPACE
 from bascule.spark.sink.calls import SinkCalls, sdk_url
 from bascule.spark.sink.options import SinkOptions, parse_sink_options
 from bascule.spark.sink.rows import check_columns
@@ -40,7 +41,6 @@ _TYPES: Final = {
 """Columns of rows for several streams, with their types."""
 _PREFIX: Final = "bascule.dlq."
 _RAW, _STRING = 1, 2  # kinds of headers
-DEFAULT_NAMESPACE: Final = "default"
 
 
 @dataclass(frozen=True)
@@ -131,7 +131,7 @@ class JobSink:
         if not missing:
             return
         options = self.parsed()
-        if options.namespace != DEFAULT_NAMESPACE:
+        if options.namespace != NAMESPACE.default:
             text = f"stream {options.namespace}/{missing[0].stream} does not exist: create it first"
             raise UsageError("configuration_invalid", text, {"stream": missing[0].stream})
         import bascule  # noqa: PLC0415 - heavy
@@ -162,7 +162,7 @@ class StreamTarget:
     def place(self) -> str:
         """Stream and address."""
         options = self.sink.parsed()
-        namespace = "" if options.namespace == DEFAULT_NAMESPACE else f"{options.namespace}/"
+        namespace = "" if options.namespace == NAMESPACE.default else f"{options.namespace}/"
         host = options.address.partition("://")[2].partition("?")[0]
         return f"stream {namespace}{self.section.stream} at {host}"
 
