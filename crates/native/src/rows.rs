@@ -148,10 +148,8 @@ impl Work<'_> {
     fn refuse(&mut self, before: usize, row: &RefusedRow<'_>) -> Result<(), Failure> {
         let at = before + row.row;
         self.kept.set_bit(at, false);
-        let consecutive = self.first + at as u64;
-        let number = self.numbers.as_ref();
-        let number = number.map_or(Some(consecutive), |all| all.get(at).copied());
-        let number = number.unwrap_or(consecutive);
+        let listed = self.numbers.as_ref().and_then(|all| all.get(at).copied());
+        let number = listed.unwrap_or(self.first + at as u64);
         let is_too_large = row.cause.as_ref().is_some_and(IngestError::is_too_large);
         let (code, text) = match (&row.cause, &self.closed) {
             (Some(cause), _) => {
@@ -220,11 +218,12 @@ impl LetterWork {
         number: u64,
         (code, text): (&str, &str),
     ) -> Result<(), Failure> {
-        if !(if is_too_large {
+        let is_wanted = if is_too_large {
             self.too_large
         } else {
             self.invalid
-        }) {
+        };
+        if !is_wanted {
             return Ok(());
         }
         let number = number.to_string();
