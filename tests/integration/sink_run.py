@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from uuid import uuid4
 
 import pyarrow as pa
-from bascule.spark.connection import from_flight
 from bascule.spark.sink.calls import Epoch, OpenedSink, SinkCalls, Target
 from bascule.spark.sink.checking import DIGEST_MODULUS, check
 from bascule.spark.sink.identity import Writer
@@ -15,6 +14,8 @@ from bascule.spark.sink.options import parse_sink_options
 from bascule.spark.sink.tasks import TaskMessage
 from bascule.spark.sink.writers import merged
 from pyarrow import flight
+
+from tests.integration.sink_writer import put
 
 TaskRows = Mapping[int, Sequence[bytes]]
 """Values of one task, by target partition."""
@@ -126,22 +127,11 @@ class Attempt:
         """
         named = {"sink": self.sink.id, "generation": self.sink.generation, "epoch": self.epoch, "token": self.token}
         command = {"stream": self.run.stream, "stage": {**named, "task": task, "attempt": number}}
-        descriptor = flight.FlightDescriptor.for_command(json.dumps(command).encode())
-        targets: list[Target] = []
-        try:
-            with flight.FlightClient(f"grpc://{self.run.address}") as client:
-                writer, reader = client.do_put(descriptor, _SCHEMA)
-                with writer:
-                    for batch in _batches(self.tasks[task]):
-                        writer.write_batch(batch)
-                    writer.done_writing()
-                    while (answer := reader.read()) is not None:
-                        found = json.loads(answer.to_pybytes())
-                        place = (self.run.stream, found["partition"], found["incarnation"])
-                        targets.append(Target(*place, found["rows"], found["digest"]))
-        except (flight.FlightError, pa.ArrowException, OSError) as cause:
-            raise from_flight(cause) from cause
-        return tuple(targets)
+        answers = put(self.run.address, command, _batches(self.tasks[task]))
+        return tuple(
+            Target(self.run.stream, each["partition"], each["incarnation"], each["rows"], each["digest"])
+            for each in answers
+        )
 
     def publish(self, offsets_hash: str = "") -> bool:
         """Decide the epoch; whether all rows are readable already. The same call again gives the same answer.

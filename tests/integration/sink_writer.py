@@ -9,12 +9,12 @@ import pyarrow as pa
 from bascule.spark.connection import flight_client, from_flight
 from bascule.spark.connection_options import parse_address
 from bascule.spark.sink.calls import Epoch, OpenedSink, SinkCalls, Target
+from bascule.spark.sink.checking import DIGEST_MODULUS
 from bascule.spark.sink.identity import Writer
 from bascule.spark.sink.options import parse_sink_options
 from pyarrow import flight
 
 QUERY, RUN = "0b9d0e2c-5f0a-4c53-9d6c-0d6f4f0f2a11", "5c8e9a34-0a1b-4f6e-8a57-1f2e3d4c5b6a"
-MODULUS = 1 << 128
 
 Piece = Mapping[str, Any]
 """The answer for one piece: stream, partition, incarnation, rows, digest."""
@@ -61,7 +61,7 @@ class SinkWriter:
     def publish(self, pieces: Iterable[Piece], *, epoch: int = 0, tasks: int = 1) -> bool:
         """Publish what tasks 0 to `tasks` - 1 staged; whether all rows are readable already."""
         found = merged(pieces)
-        digest = sum(int(target.digest, 16) for target in found) % MODULUS
+        digest = sum(int(target.digest, 16) for target in found) % DIGEST_MODULUS
         named = (self.sink.id, self.sink.generation)
         winners = tuple(64 * task for task in range(tasks))
         rows = sum(target.rows for target in found)
@@ -120,7 +120,7 @@ def merged(pieces: Iterable[Piece]) -> list[Target]:
     for piece in pieces:
         key = (piece["stream"], piece["partition"], piece["incarnation"])
         rows, digest = found.get(key, (0, 0))
-        found[key] = (rows + piece["rows"], (digest + int(piece["digest"], 16)) % MODULUS)
+        found[key] = (rows + piece["rows"], (digest + int(piece["digest"], 16)) % DIGEST_MODULUS)
     return [Target(*key, rows, f"{digest:032x}") for key, (rows, digest) in sorted(found.items())]
 
 

@@ -11,7 +11,8 @@ from bascule.errors import BrokerError
 
 from tests.failpoints import broker_failpoints
 from tests.integration.sink_run import Attempt, Run, TaskRows, expected, rows, stored
-from tests.torture.copying_process import until
+from tests.torture.copying_process import LIMIT_S
+from tests.waiting import until
 
 
 @pytest.fixture(scope="module")
@@ -185,7 +186,7 @@ def test_a_piece_that_is_damaged_after_the_decision_blocks_its_partition_until_i
     broker: testing.TestBroker, run: Run
 ) -> None:
     run.write(0, rows(0))
-    until("only pieces of the next epoch are here", lambda: not pieces(broker))
+    until(lambda: not pieces(broker), LIMIT_S, what="only pieces of the next epoch are here")
     broker.stop()
     with broker_failpoints("link.started=1*return(abort)"):
         broker.start()
@@ -194,19 +195,19 @@ def test_a_piece_that_is_damaged_after_the_decision_blocks_its_partition_until_i
     attempt.stage()
     with ThreadPoolExecutor(1) as threads:
         published = threads.submit(attempt.publish)
-        until("the broker is killed", lambda: not broker.is_running)
+        until(lambda: not broker.is_running, LIMIT_S, what="the broker is killed")
         first = pieces(broker)[0]
         flip(first)
         broker.start()
         assert not published.result(60), "it is decided, and cannot be linked"
     with broker.connect() as fresh:
-        until("it is reported", lambda: any(each.blocked for each in fresh.sink(run.stream).partitions))
+        until(lambda: any(each.blocked for each in fresh.sink(run.stream).partitions), LIMIT_S, what="it is reported")
         blocked = {each.partition: each for each in fresh.sink(run.stream).partitions}
         assert "damaged" in blocked[0].blocked or "cannot be linked" in blocked[0].blocked
         assert (blocked[0].phase, blocked[1].phase) == ("decided", "linked")
         assert refused(lambda: run.write(2, rows(2))) == "sink_busy"
         fresh.skip_sink(run.stream, run.stream, 0)
-        until("the epoch is finished", lambda: fresh.sink(run.stream).finished)
+        until(lambda: fresh.sink(run.stream).finished, LIMIT_S, what="the epoch is finished")
     run.publish_timeout_ms = 60_000
     following(run).write(2, rows(2))
     without, whole = expected(rows(0), rows(2)), expected(rows(0), rows(1, tasks=1), rows(2))

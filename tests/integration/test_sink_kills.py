@@ -11,7 +11,8 @@ from bascule.errors import BrokerError
 
 from tests.failpoints import broker_failpoints
 from tests.integration.sink_run import Attempt, Run, expected, rows, stored
-from tests.torture.copying_process import until
+from tests.torture.copying_process import LIMIT_S
+from tests.waiting import until
 
 pytestmark = pytest.mark.slow
 
@@ -57,7 +58,7 @@ def test_an_epoch_is_stored_once_although_the_broker_is_killed(broker: testing.T
     attempt = run.attempt(1, epochs[1])
     with ThreadPoolExecutor(1) as threads:
         written = threads.submit(write, attempt)
-        until(f"the broker is killed at {point}", lambda: not broker.is_running)
+        until(lambda: not broker.is_running, LIMIT_S, what=f"the broker is killed at {point}")
         broker.start()
         assert written.result(60), "the epoch is decided and not linked"
     assert f"failpoint {point}: abort" in broker.log
@@ -66,4 +67,4 @@ def test_an_epoch_is_stored_once_although_the_broker_is_killed(broker: testing.T
     with broker.connect() as client:
         sink = client.sink(stream)
         assert (sink.last_epoch, sink.finished) == (2, True)
-        until("nothing is staged any more", lambda: client.sink(stream).staged_bytes == 0)
+        until(lambda: client.sink(stream).staged_bytes == 0, LIMIT_S, what="nothing is staged any more")

@@ -4,11 +4,11 @@ import os
 import re
 import signal
 import subprocess
-import time
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+
+from tests.waiting import until
 
 EXECUTOR = "CoarseGrainedExecutorBackend"
 WORKER = "org.apache.spark.deploy.worker.Worker"
@@ -77,18 +77,10 @@ def standalone_cluster(folder: Path, cores: int = 2, **environment: str) -> Gene
 
 def _found(log: Path, pattern: str) -> str:
     """The first match in a log, within five minutes."""
-    until(lambda: re.search(pattern, log.read_text()) is not None, log.read_text)
+    until(lambda: re.search(pattern, log.read_text()) is not None, LIMIT_S, what=log.read_text)
     match = re.search(pattern, log.read_text())
     assert match is not None
     return match[0]
-
-
-def until(condition: Callable[[], bool], why: Callable[[], Any]) -> None:
-    """Wait for a condition; `why` explains that it did not come true."""
-    deadline = time.monotonic() + LIMIT_S
-    while not condition():
-        assert time.monotonic() < deadline, why()
-        time.sleep(0.1)
 
 
 def ancestor(pid: int, name: str) -> int:
@@ -103,7 +95,7 @@ def ancestor(pid: int, name: str) -> int:
 def kill(pid: int) -> None:
     """Kill a process as if its machine had failed; returns when it is gone."""
     os.kill(pid, signal.SIGKILL)
-    until(lambda: is_gone(pid), lambda: f"process {pid} is still there")
+    until(lambda: is_gone(pid), LIMIT_S, what=f"process {pid} is gone")
 
 
 def is_gone(pid: int) -> bool:

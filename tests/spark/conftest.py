@@ -5,12 +5,28 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import bascule
 import bascule.spark
+import bascule.testing
 import pytest
 from bascule import failpoints
+from bascule.testing import TestBroker as Broker
 from harness import Streams
 
 from tests.failpoints import Points
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[Broker]:
+    """A whole broker, for the tests of one file."""
+    with bascule.testing.broker(durability="disk") as running:
+        yield running
+
+
+@pytest.fixture
+def client(broker: Broker) -> Iterator[bascule.Client]:
+    with broker.connect() as connected:
+        yield connected
 
 
 @pytest.fixture

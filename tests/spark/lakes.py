@@ -1,8 +1,6 @@
 """Queries that archive streams, and the rows of their tables."""
 
 import json
-import time
-from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal
@@ -92,11 +90,3 @@ def read(path: str, table_format: Format, catalog: str | None = None) -> list[di
     else:
         table = datasets.dataset(path, format="parquet", partitioning="hive").to_table()
     return sorted(table.to_pylist(), key=lambda row: (row.get("stream", ""), row["partition"], row["offset"]))
-
-
-def until(condition: Callable[[], bool], limit_s: float = 60.0) -> None:
-    """Wait for a condition."""
-    deadline = time.monotonic() + limit_s
-    while not condition():
-        assert time.monotonic() < deadline, "the condition did not come true in time"
-        time.sleep(0.05)

@@ -3,15 +3,10 @@
 import json
 import random
 import shutil
-import socket
-import subprocess
-import sys
 from collections.abc import Iterator
-from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 from typing import Any
-from urllib.request import Request, urlopen
 
 import pytest
 from bascule.errors import StateError
@@ -23,9 +18,10 @@ from bascule.lake.options import FORMATS, ArchiveOptions, TableFormat
 from bascule.lake.ranges import Source
 from bascule.lake.storage import Bucket, open_storage
 from harness import Streams
-from lakes import Archive, Format, until
+from lakes import Archive, Format
 
 from tests.failpoints import ARCHIVE
+from tests.torture.s3_service import s3_service
 from tests.unit.lake.query import Query, batch, expected
 
 pytestmark = pytest.mark.spark
@@ -37,25 +33,8 @@ SECRET = "the-secret-of-the-bucket"
 @pytest.fixture(scope="module")
 def endpoint() -> Iterator[str]:
     """An S3 service with the bucket `lake`, in a process of its own: calls of deltalake hold the interpreter."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    command = [str(Path(sys.executable).with_name("moto_server")), "-H", "127.0.0.1", "-p", str(port)]
-    server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    try:
-        until(lambda: answers(port), 120)
-        urlopen(Request(f"http://127.0.0.1:{port}/lake", method="PUT"), timeout=10).close()
+    with s3_service() as port:
         yield f"http://127.0.0.1:{port}"
-    finally:
-        server.terminate()
-        server.wait(10)
-
-
-def answers(port: int) -> bool:
-    """Whether something listens."""
-    with suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
-        return True
-    return False
 
 
 @pytest.fixture

@@ -1,7 +1,5 @@
 """Spark with a complete broker: records of every protocol, and a crash during a query."""
 
-import time
-from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -9,14 +7,9 @@ from typing import Any
 import bascule.testing
 import pytest
 
+from tests.waiting import until
+
 pytestmark = pytest.mark.spark
-
-
-def until(condition: Callable[[], bool], limit_s: float = 60.0) -> None:
-    deadline = time.monotonic() + limit_s
-    while not condition():
-        assert time.monotonic() < deadline, "the condition did not hold in time"
-        time.sleep(0.05)
 
 
 async def publish_on_nats(url: str, subjects: list[str]) -> None:

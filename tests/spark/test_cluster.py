@@ -13,6 +13,7 @@ from bascule.client import StreamOptions
 from cluster_job import Plan
 from clusters import (
     EXECUTOR,
+    LIMIT_S,
     WORKER,
     ancestor,
     clean_environment,
@@ -21,11 +22,11 @@ from clusters import (
     linked_home,
     spark_home,
     standalone_cluster,
-    until,
 )
 from lakes import read
 
 from tests.conformance.mutual import Mutual, mutual_broker, rule
+from tests.waiting import until
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(900)]
 
@@ -81,7 +82,7 @@ class Job:
     def waiting(self, name: str) -> int:
         """The process of the worker that waits in the middle of a task of a query."""
         mark = self.folder / f"{name}.pid"
-        until(lambda: mark.exists() or self._process.poll() is not None, self._log.read_text)
+        until(lambda: mark.exists() or self._process.poll() is not None, LIMIT_S, what=self._log.read_text)
         assert mark.exists(), self._log.read_text()
         return int(mark.read_text())
 
@@ -168,7 +169,7 @@ def test_an_executor_and_a_worker_of_a_standalone_cluster_are_killed_in_the_midd
             kill(ancestor(job.waiting("sink"), EXECUTOR))
             executor = ancestor(job.waiting("archive"), EXECUTOR)
             kill(ancestor(executor, WORKER))
-            until(lambda: is_gone(executor), lambda: "the executor outlived its worker")
+            until(lambda: is_gone(executor), LIMIT_S, what="the executor of the worker is gone")
             job.ended()
         finally:
             job.stop()

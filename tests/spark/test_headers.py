@@ -14,7 +14,8 @@ from bascule.spark.reading import broker_of, read_ranges
 from bascule.spark.resolving import resolve_ranges
 from bascule.testing import TestBroker, broker
 from harness import fl, pa
-from test_history import wait_for
+
+from tests.waiting import until
 
 BLOCK = b"NATS/1.0\r\nb: 1\r\na: 2\r\nb: 3\r\nb: 1\r\nc:\r\n\r\n"
 PAIRS = [("b", b"1"), ("a", b"2"), ("b", b"3"), ("b", b"1"), ("c", b"")]
@@ -58,7 +59,7 @@ def test_headers_keep_order_and_repeats(
     publish(running, f"headers.{name}", block, b"NATS/1.0\r\n\r\n", block)
     options = parse_options({"address": running.address, "stream": stream})
     asked = broker_of(options)
-    wait_for(lambda: asked.status([StatusRequest(stream)])[stream].partitions[0].high_watermark == 3)
+    until(lambda: asked.status([StatusRequest(stream)])[stream].partitions[0].high_watermark == 3)
     expected = [pairs, [], pairs]
     ticket = json.dumps({"stream": stream, "partition": 0, "columns": ["headers"]}).encode()
     table = fl.FlightClient(f"grpc://{running.address}").do_get(fl.Ticket(ticket)).read_all()

@@ -13,6 +13,8 @@ from harness import Streams
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType
 
+from tests.waiting import until
+
 SCHEMA = StructType(
     [
         StructField("stream", StringType(), False),
@@ -156,7 +158,7 @@ def test_a_predecessor_that_was_removed_is_unknown_and_logged(
     query.run()
     streams.put("s", [bytes(1000)] * 100)
     streams.set("s", retention_messages=100)
-    wait_for(lambda: streams.position("s")[0] == 800)
+    until(lambda: streams.position("s")[0] == 800)
     with caplog.at_level(logging.WARNING, "bascule.spark"):
         assert offsets(query.run()) == list(range(800, 900))
     assert "s/0: the record before offset 800 was removed by retention or compaction" in caplog.text
@@ -252,9 +254,3 @@ def test_positions_of_unread_streams_are_rejected_by_name(streams: Streams, opti
     Query(
         streams, stream="orders", **{option: json.dumps({"orders": {"1": position if "imestamp" in option else 0}})}
     ).run()
-
-
-def wait_for(condition: Any) -> None:
-    from test_streaming import until  # noqa: PLC0415
-
-    until(condition)

@@ -1,12 +1,10 @@
 """Jobs that write to streams, on real Spark and a real broker: rows and dead letters together, tables beside them."""
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import bascule
-import bascule.testing
 import pytest
 from bascule.client import StreamOptions
 from bascule.errors import UsageError
@@ -16,18 +14,6 @@ from bascule.testing import TestBroker as Broker
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
 
 SELECT = "SELECT key, to_json(struct(value.id AS id, value.amount * 2 AS twice)) AS value, headers FROM source"
-
-
-@pytest.fixture(scope="module")
-def broker() -> Iterator[Broker]:
-    with bascule.testing.broker(durability="disk") as running:
-        yield running
-
-
-@pytest.fixture
-def client(broker: Broker) -> Iterator[bascule.Client]:
-    with broker.connect() as connected:
-        yield connected
 
 
 class Jobs:

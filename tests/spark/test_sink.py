@@ -1,29 +1,15 @@
 """The sink with real Spark and a real broker: exactly once through restarts, replays and second writers."""
 
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import bascule
-import bascule.testing
 import pytest
 from bascule.client import StreamOptions
 from bascule.testing import TestBroker as Broker
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
-
-
-@pytest.fixture(scope="module")
-def broker() -> Iterator[Broker]:
-    with bascule.testing.broker(durability="disk") as running:
-        yield running
-
-
-@pytest.fixture
-def client(broker: Broker) -> Iterator[bascule.Client]:
-    with broker.connect() as connected:
-        yield connected
 
 
 class Job:

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-import bascule.testing
 import pytest
 from bascule.client import StreamOptions
 from bascule.failpoints import Name
@@ -19,7 +18,8 @@ from pyspark.errors import StreamingQueryException
 
 from tests.failpoints import Points, broker_failpoints
 from tests.torture.copying import SOURCE_PARTITIONS, TARGET_PARTITIONS, Copy, Ledger
-from tests.torture.copying_process import Application, until
+from tests.torture.copying_process import LIMIT_S, Application
+from tests.waiting import until
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
@@ -28,12 +28,6 @@ ROWS = 300
 LARGE = 32 << 10
 """Bytes of a value, so that a link has more than one group of batches in each partition."""
 RUN_S = 120
-
-
-@pytest.fixture(scope="module")
-def broker() -> Iterator[Broker]:
-    with bascule.testing.broker(durability="disk") as running:
-        yield running
 
 
 @pytest.fixture
@@ -93,7 +87,7 @@ def test_a_query_survives_the_kill_of_the_broker_and_stores_each_row_once(
         broker.start()
     ledger.publish(ROWS, size)
     query = ledger.copy.start_sink(spark, available_now=True)
-    until(f"the broker is killed at {point}", lambda: not broker.is_running)
+    until(lambda: not broker.is_running, LIMIT_S, what=f"the broker is killed at {point}")
     broker.start()
     with suppress(StreamingQueryException):  # a query that ends by the loss of its broker is started again
         assert query.awaitTermination(RUN_S), "the run did not end"
@@ -117,7 +111,7 @@ def test_after_the_kill_of_the_driver_both_queries_continue_exactly(
             application.points.arm(point, "hold")
         ledger.publish(ROWS)
         for point in (sink, archive):
-            until(f"a commit waits at {point}", lambda name=point: application.points.is_held(name))
+            until(lambda name=point: application.points.is_held(name), LIMIT_S, what=f"a commit waits at {point}")
     finally:
         application.kill()
     finish(spark, ledger)

@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import bascule
-import bascule.testing
 import pytest
 from bascule.client import StreamOptions
 from bascule.testing import TestBroker as Broker
@@ -16,18 +15,6 @@ pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
 LIMIT = 1000
 LARGE = "v" * 2000
 KINDS = "headers array<struct<key: string, value: string, key_kind: int>>"
-
-
-@pytest.fixture(scope="module")
-def broker() -> Iterator[Broker]:
-    with bascule.testing.broker(durability="disk") as running:
-        yield running
-
-
-@pytest.fixture
-def client(broker: Broker) -> Iterator[bascule.Client]:
-    with broker.connect() as connected:
-        yield connected
 
 
 def created(client: bascule.Client, *names: str, partitions: int = 1, most: int | None = LIMIT) -> None:

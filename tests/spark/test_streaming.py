@@ -4,12 +4,13 @@ import json
 import shutil
 import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from harness import Streams
+
+from tests.waiting import until
 
 pytestmark = pytest.mark.spark
 
@@ -45,13 +46,6 @@ class Query:
         """The offset document in the checkpoint for the end of an epoch."""
         lines = (self.checkpoint / "offsets" / str(epoch)).read_text().splitlines()
         return json.loads(lines[2])
-
-
-def until(condition: Callable[[], bool], limit_s: float = 60.0) -> None:
-    deadline = time.monotonic() + limit_s
-    while not condition():
-        assert time.monotonic() < deadline, "the condition did not come true in time"
-        time.sleep(0.05)
 
 
 def refused(query: Query) -> str:

@@ -1,7 +1,6 @@
 """Batch reads of an archive and the broker as one: order, cuts, gaps, damage, refusals. Most need no Spark session."""
 
 import json
-import time
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
@@ -20,6 +19,7 @@ from bascule.spark.resolving import resolve_ranges
 from harness import Streams
 
 from tests.unit.lake.query import Query, data_files, options_of
+from tests.waiting import until
 
 pytestmark = pytest.mark.spark
 
@@ -83,12 +83,9 @@ class Tiers:
     def retain(self, messages: int) -> int:
         """Let retention remove records of partition 0; returns its new log start."""
         self.streams.set("s", retention_messages=messages)
-        deadline = time.monotonic() + 30
-        while (start := self.streams.position("s")[0]) == 0:
-            assert time.monotonic() < deadline, "retention removed nothing"
-            time.sleep(0.05)
+        until(lambda: self.streams.position("s")[0] > 0, 30, what="retention removes records")
         self.streams.set("s", retention_messages=0)
-        return start
+        return self.streams.position("s")[0]
 
 
 def values(partition: int, first: int, end: int) -> list[bytes]:

@@ -7,8 +7,7 @@ import random
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -16,23 +15,12 @@ from typing import Final
 from bascule.failpoints import VARIABLE
 
 from tests.failpoints import Points
+from tests.waiting import until
 
 LIMIT_S: Final = 180.0
 """Longest time for one thing to happen, on a busy machine."""
 DAEMONS: Final = {"bascule.spark.daemon", "pyspark.daemon"}
 """Modules that fork Python workers; a worker has the same command line as its parent."""
-
-
-def until(what: str, holds: Callable[[], bool], limit_s: float = LIMIT_S) -> None:
-    """Wait for a condition.
-
-    Raises:
-        AssertionError: it did not come true; `what` names it.
-    """
-    deadline = time.monotonic() + limit_s
-    while not holds():
-        assert time.monotonic() < deadline, f"not within {limit_s:.0f} s: {what}"
-        time.sleep(0.05)
 
 
 class Application:
@@ -75,7 +63,7 @@ class Application:
                 cwd=Path(__file__).resolve().parents[2],
                 start_new_session=True,
             )
-        until("the queries run", self._runs)
+        until(self._runs, LIMIT_S, what="the queries run")
 
     def _runs(self) -> bool:
         assert self.is_running, self.output
@@ -106,7 +94,7 @@ class Application:
             found[:] = [pid for pid, parent in processes if pid in daemons and parent in daemons]
             return bool(found)
 
-        until("there is a worker", has_some)
+        until(has_some, LIMIT_S, what="there is a worker")
         with suppress(ProcessLookupError):
             os.kill(chance.choice(found), signal.SIGKILL)
 

@@ -1,5 +1,6 @@
 """Iceberg tables: partitions, columns, compaction and expiry, what other writers and readers of the table see."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import date
 from importlib import import_module
@@ -96,23 +97,27 @@ def test_a_commit_that_a_compaction_overtakes_is_decided_again(query: Query) -> 
     assert query.rows() == expected((0, 0, 12))
 
 
+def overtake(monkeypatch: pytest.MonkeyPatch, commit: Callable[[], object]) -> None:
+    """Let another commit come between the second opening of a table, which is for a commit, and that commit."""
+    real, calls = IcebergTarget.open, list[int]()
+
+    def overtaken(target: IcebergTarget) -> Any:
+        table = real(target)
+        calls.append(1)
+        if len(calls) == 2:
+            monkeypatch.setattr(IcebergTarget, "open", real)
+            commit()
+        return table
+
+    monkeypatch.setattr(IcebergTarget, "open", overtaken)
+
+
 def test_a_compaction_that_an_append_overtakes_is_committed_again(
     query: Query, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for number in range(3):
         query.epoch(number, [batch(3 * number, 3 * number + 3)])
-    real, calls = IcebergTarget.open, list[int]()
-
-    def overtaken(target: IcebergTarget) -> Any:
-        """The second opening is for the commit."""
-        table = real(target)
-        calls.append(1)
-        if len(calls) == 2:
-            monkeypatch.setattr(IcebergTarget, "open", real)
-            query.epoch(3, [batch(9, 12)])
-        return table
-
-    monkeypatch.setattr(IcebergTarget, "open", overtaken)
+    overtake(monkeypatch, lambda: query.epoch(3, [batch(9, 12)]))
     assert bascule.lake.compact(query.options)["numFilesRemoved"] == 3
     assert query.rows() == expected((0, 0, 12))
     assert len(list(opened(query).scan().plan_files())) == 2
@@ -121,17 +126,7 @@ def test_a_compaction_that_an_append_overtakes_is_committed_again(
 def test_two_compactions_at_once_keep_each_row_once(query: Query, monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(3):
         query.epoch(number, [batch(3 * number, 3 * number + 3)])
-    real, calls = IcebergTarget.open, list[int]()
-
-    def overtaken(target: IcebergTarget) -> Any:
-        table = real(target)
-        calls.append(1)
-        if len(calls) == 2:
-            monkeypatch.setattr(IcebergTarget, "open", real)
-            bascule.lake.compact(query.options)
-        return table
-
-    monkeypatch.setattr(IcebergTarget, "open", overtaken)
+    overtake(monkeypatch, lambda: bascule.lake.compact(query.options))
     assert bascule.lake.compact(query.options)["numFilesRemoved"] == 0, "the other one has merged them"
     assert query.rows() == expected((0, 0, 9))
 
