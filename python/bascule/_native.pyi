@@ -4,6 +4,9 @@ Rust never calls Python: it queues events, Python pulls them in batches. Every m
 may block. Every class may be used from several threads. Nothing works in a forked child (`RuntimeError`).
 
 Documents are UTF-8 JSON in bytes; their shapes are written in `specs/formats/seam.md`.
+
+This stub stays one file, however long, because it describes one binary module: a second stub would name a module that
+does not exist.
 """
 
 from collections.abc import Mapping, Sequence
