@@ -271,6 +271,30 @@ def test_a_batch_run_may_aggregate(jobs: Jobs, streams: Streams) -> None:
     totals = delta.DeltaTable(str(jobs.folder / "good")).to_pyarrow_table().to_pylist()
     assert sorted((row["id"], row["total"]) for row in totals) == [(0, 11.0), (1, 7.0)]
     assert reports[0].metrics["decode"] == {"rows": 4, "value_errors": 1}
+    assert jobs.run().rows == 4
+    assert delta.DeltaTable(str(jobs.folder / "good")).to_pyarrow_table().num_rows == 2, "the range is there already"
+
+
+def test_a_batch_run_that_is_repeated_completes_its_targets_and_appends_nothing_twice(
+    jobs: Jobs, streams: Streams, points: Points
+) -> None:
+    jobs.document |= {"mode": "batch", "restarts": {"most": 0}}
+    jobs.document["targets"].append({"format": "delta", "path": "copy", "name": "copy"})
+    del jobs.document["checkpoint"], jobs.document["source"]["maxOffsetsPerTrigger"]
+    streams.put("s", [order(0), b"{", order(2)])
+    points.arm("job.target_written", "fail")
+    with pytest.raises(InternalError, match=r"job\.target_written"):
+        jobs.run()
+    for _ in range(2):
+        jobs.run()
+        found = [[row["offset"] for row in jobs.rows(path)] for path in ("good", "copy", "dead")]
+        assert found == [[0, 2], [0, 2], [1]]
+    streams.put("s", [order(3)])
+    with pytest.raises(StateError, match=r'Set startingOffsets \{"s": \{"0": 3\}\}'):
+        jobs.run()
+    jobs.document["source"]["startingOffsets"] = {"s": {"0": 3}}
+    jobs.run()
+    assert [row["offset"] for row in jobs.rows("copy")] == [0, 2, 3]
 
 
 class TestSchemaChange:

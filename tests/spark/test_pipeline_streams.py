@@ -81,9 +81,12 @@ def test_a_batch_run_writes_to_a_stream(spark: Any, broker: Broker, client: basc
     client.create_stream("c-in")
     client.publish_many("c-in", [order(0), order(1)])
     jobs.document["source"].pop("maxOffsetsPerTrigger")
-    for run_number in (1, 2):
+    for _ in range(2):
         jobs.run(mode="batch", checkpoint=None)
-        assert len(jobs.values("c-out")) == 2 * run_number
+        assert len(jobs.values("c-out")) == 2, "the same records are stored once"
+    client.publish("c-in", order(2))
+    jobs.run(mode="batch", checkpoint=None)
+    assert len(jobs.values("c-out")) == 2 + 3, "other records are another run"
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@
 | `time_ms` | when it was made, ms since 1970 |
 | `files` | files of the epoch: `name`, `staged` (where it was before), `bytes`, `rows`, `values` (partition values) |
 | `epochs` | by writer (`<query>/<target>`) its last epoch: `epoch`, `run`, `token`, `rows` |
-| `targets` | by target name the number of the writer that used it last |
+| `targets` | by target name the number of the query or the batch job that used it last |
 | `covered` | by stream, incarnation and partition: `[first, end, writer]`, see `bascule.lake.ranges.Covered` |
 
 `epochs`, `targets` and `covered` are those of the whole table, so that the newest record says all that a commit needs.
@@ -68,7 +68,7 @@ def following(
         time_ms=time_ms,
         files=tuple(files),
         epochs={**earlier.epochs, str(epoch.writer): decision.recorded},
-        targets={**earlier.targets, epoch.writer.target: epoch.writer.number},
+        targets={**earlier.targets, epoch.writer.target: epoch.writer.owner},
         covered={**earlier.covered, **decision.covered},
     )
 

@@ -7,7 +7,7 @@ They are recorded as application transactions, a part of the commit that checkpo
 | `bascule/epoch/<query>/<target>` | last epoch of a writer |
 | `bascule/run/…`, `bascule/token/…` | numbers that stand for its run and its attempt |
 | `bascule/rows/…` | its rows |
-| `bascule/writer/<target>` | number of the writer that used a target name last |
+| `bascule/writer/<target>` | number of the query or the batch job that used a target name last |
 | `bascule/first/<stream>/<incarnation>/<partition>` | first covered offset |
 | `bascule/end/…`, `bascule/by/…` | end of the covered offsets, exclusive; number of the writer |
 
@@ -264,7 +264,7 @@ def _transactions(decision: Append, epoch: Epoch) -> dict[str, int]:
         f"bascule/run/{writer}": recorded.run,
         f"bascule/token/{writer}": recorded.token,
         f"bascule/rows/{writer}": recorded.rows,
-        f"bascule/writer/{epoch.writer.target}": epoch.writer.number,
+        f"bascule/writer/{epoch.writer.target}": epoch.writer.owner,
     }
     for source, covered in decision.covered.items():
         name = _source_name(source)

@@ -17,18 +17,35 @@ from bascule.lake.ranges import Covered, Source, Written, extend, starting_offse
 
 @dataclass(frozen=True)
 class Writer:
-    """One target of one query."""
+    """One target of one query, or of one run of a batch job.
+
+    Attributes:
+        query_id: of the query, or the same for all runs of the job.
+        target: name of the target.
+        range_id: of a batch job: stands for what the job does and the range of records that it reads. Each range is
+            one writer with the single epoch 0, so that a run that is repeated is recognised.
+    """
 
     query_id: str
     target: str
+    range_id: str = ""
 
     def __str__(self) -> str:
-        return f"{self.query_id}/{self.target}"
+        return f"{self.query_id}.{self.range_id}/{self.target}" if self.range_id else self._owner
 
     @property
     def number(self) -> int:
         """A number that stands for this writer."""
         return number_of(str(self))
+
+    @property
+    def owner(self) -> int:
+        """A number that stands for the query or the job: the same for all ranges of a job."""
+        return number_of(self._owner)
+
+    @property
+    def _owner(self) -> str:
+        return f"{self.query_id}/{self.target}"
 
 
 @dataclass(frozen=True)
@@ -77,7 +94,7 @@ class TableState:
 
     Attributes:
         last: last epoch of its writer.
-        target_writer: number of the writer that used the same target name last.
+        target_writer: `Writer.owner` of the writer that used the same target name last.
         covered: offsets of those sources of the epoch that the table has rows of.
     """
 
@@ -142,7 +159,7 @@ def number_of(text: str) -> int:
 def _replayed(table: str, state: TableState, last: Recorded, epoch: Epoch) -> Already:
     if last.token == number_of(epoch.token):
         return Already(own=True)
-    if last.run == number_of(epoch.run_id):
+    if last.run == number_of(epoch.run_id) and not epoch.writer.range_id:
         raise _refused(
             f"{table} has epoch {epoch.number} of this query from another write of the same run: give each of the "
             f"query's writes to this table a name of its own with the option target (now {epoch.writer.target})",
@@ -156,6 +173,13 @@ def _replayed(table: str, state: TableState, last: Recorded, epoch: Epoch) -> Al
     ]
     if missing or epoch.rows != last.rows:
         what = f"records of {missing[0]} that the table lacks" if missing else f"{epoch.rows} rows, not {last.rows}"
+        if epoch.writer.range_id:
+            raise _refused(
+                f"{table} has the rows of an earlier run of this job over the same records, and this run has {what}: "
+                "the query gives other rows each time. Write to a new table",
+                table,
+                epoch,
+            )
         raise _refused(
             f"{table} has epoch {epoch.number} of this query, and its repetition has {what}: the checkpoint was copied "
             f"or restored, or the query gives other rows each time. {_remedy(state)}",
@@ -166,7 +190,7 @@ def _replayed(table: str, state: TableState, last: Recorded, epoch: Epoch) -> Al
 
 
 def _check_target(table: str, state: TableState, epoch: Epoch) -> None:
-    if state.last is None and state.target_writer not in (None, epoch.writer.number):
+    if state.last is None and state.target_writer not in (None, epoch.writer.owner):
         raise _refused(
             f"{table} was written by another query under the target name {epoch.writer.target}, and without the "
             "columns stream, partition and offset nothing shows whether these rows are there already. If the "
@@ -183,6 +207,13 @@ def _check_overlap(table: str, state: TableState, epoch: Epoch, ranges: Mapping[
             continue
         if covered.writer == epoch.writer.number and not epoch.complete:
             continue  # a join or a watermark gives records later than others: the epoch alone shows that they are new
+        if epoch.writer.range_id:
+            raise _refused(
+                f"{table} has the records of {source} before offset {covered.end}, and this run would append them "
+                f"again from offset {written.first}. {_range_remedy(state)}",
+                table,
+                epoch,
+            )
         because = "another query has archived them"
         if state.last is None:
             because = "the query has a new checkpoint, or another query archives the same stream"
@@ -201,6 +232,14 @@ def _remedy(state: TableState) -> str:
         return "Write to a new table"
     offsets = json.dumps(starting_offsets(state.covered), sort_keys=True)
     return f"Continue with a new checkpoint and startingOffsets {offsets}, or write to a new table"
+
+
+def _range_remedy(state: TableState) -> str:
+    offsets = json.dumps(starting_offsets(state.covered), sort_keys=True)
+    return (
+        f"Set startingOffsets {offsets} to append the records after them, or write to a new table; a run that was "
+        "interrupted is completed by a run over the same records (startingOffsets and endingOffsets)"
+    )
 
 
 def _refused(message: str, table: str, epoch: Epoch) -> BrokerError:

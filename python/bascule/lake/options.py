@@ -30,8 +30,9 @@ _SPARK_OWN: Final = frozenset({"checkpointlocation", "queryname", "format"})
 
 TABLE: Final = OptionSet(
     "Archive",
-    'Options of `format("bascule_archive")` and, but for `queryId` and `epoch`, of `bascule.spark.archive`, which sets '
-    "`path`, `tableFormat`, `partitionBy` and `complete` itself. [Archive a stream](../how-to/archive.md) shows them.",
+    'Options of `format("bascule_archive")` and, but for `queryId`, `epoch` and `rangeId`, of `bascule.spark.archive`, '
+    "which sets `path`, `tableFormat`, `partitionBy` and `complete` itself. [Archive a stream](../how-to/archive.md) "
+    "shows them.",
     (
         text(
             "path",
@@ -84,6 +85,11 @@ TABLE: Final = OptionSet(
         ),
         text("queryId", "the query that a batch write belongs to", unset="needed for a batch write"),
         number("epoch", "the micro-batch that a batch write belongs to", unset="needed for a batch write"),
+        text(
+            "rangeId",
+            "of a batch job: stands for the job and the range of records that it reads; with it the epoch is 0",
+            unset="the write belongs to a streaming query",
+        ),
     ),
     ignored=_SPARK_OWN,
 )

@@ -67,7 +67,7 @@ class _Writing:
         properties = (context.getLocalProperty(_QUERY_ID), context.getLocalProperty(_RUN_ID))
         return Wrote(*properties, self._token, parts)
 
-    def _commit(self, messages: Sequence[Wrote | None], epoch: int, query_id: str | None) -> None:
+    def _commit(self, messages: Sequence[Wrote | None], epoch: int, query_id: str | None, range_id: str = "") -> None:
         wrote = [message for message in messages if message is not None]
         writers = {(query_id or message.query_id, message.run_id, message.token) for message in wrote}
         if len(writers) != 1 or len(wrote) != len(messages):
@@ -77,9 +77,10 @@ class _Writing:
         (query, run, token) = writers.pop()
         if query is None:
             raise InternalError("internal", f"Spark did not set the local property {_QUERY_ID}")
+        writer = Writer(query, self._options.target, range_id)
         for stream in sorted({stream for message in wrote for stream in message.parts}):
             parts = [message.parts[stream] for message in wrote if stream in message.parts]
-            self._commit_table(stream, parts, Writer(query, self._options.target), epoch, (run or token, token))
+            self._commit_table(stream, parts, writer, epoch, (run or token, token))
 
     def _commit_table(
         self, stream: str, parts: Sequence[TablePart], writer: Writer, number: int, attempt: tuple[str, str]
@@ -117,7 +118,7 @@ class EpochWriter(_Writing, DataSourceArrowWriter):
 
     def __init__(self, schema: "StructType", given: Mapping[str, str], *, overwrite: bool) -> None:
         super().__init__(schema, given, overwrite=overwrite)
-        self._query_id, self._epoch = parse_epoch(given)
+        self._query_id, self._epoch, self._range_id = parse_epoch(given)
 
     def write(self, iterator: Iterator[Any]) -> Wrote:
         """Write the rows of one task, in the task."""
@@ -126,18 +127,18 @@ class EpochWriter(_Writing, DataSourceArrowWriter):
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Commit the rows to each table, on the driver."""
         with sentence_first():
-            self._commit(cast("list[Wrote | None]", messages), self._epoch, self._query_id)
+            self._commit(cast("list[Wrote | None]", messages), self._epoch, self._query_id, self._range_id)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:  # noqa: ARG002 - Spark's
         """As `StreamEpochWriter.abort`."""
         logger.warning("a write to %s was aborted; its files remain until vacuum", self._options.path)
 
 
-def parse_epoch(given: Mapping[str, str]) -> tuple[str, int]:
-    """The query and the epoch that a batch write belongs to.
+def parse_epoch(given: Mapping[str, str]) -> tuple[str, int, str]:
+    """The query, the epoch and the range that a batch write belongs to; the range may be empty.
 
     Raises:
-        UsageError: one of them is missing or is not valid.
+        UsageError: one of the first two is missing or is not valid, or the epoch is not 0 with a range.
     """
     lower = {name.lower(): value.strip() for name, value in given.items()}
     query_id, epoch = lower.get("queryid", ""), lower.get("epoch", "")
@@ -146,4 +147,7 @@ def parse_epoch(given: Mapping[str, str]) -> tuple[str, int]:
             f"a batch write needs the options queryId and epoch (now {query_id!r} and {epoch!r}), by which a "
             "repetition is recognised: in foreachBatch use bascule.lake.write_epoch, else a name of the job, and 0"
         )
-    return query_id, int(epoch)
+    range_id = lower.get("rangeid", "")
+    if range_id and int(epoch):
+        raise usage(f"option epoch is {epoch}: with rangeId it is 0, because each range is written once")
+    return query_id, int(epoch), range_id

@@ -54,7 +54,7 @@ def start(  # noqa: PLR0913 - all by name
     return writer.start()
 
 
-def write_epoch(frame: "DataFrame", options: ArchiveOptions, *, query_id: str, epoch: int) -> None:
+def write_epoch(frame: "DataFrame", options: ArchiveOptions, *, query_id: str, epoch: int, range_id: str = "") -> None:
     """Append the rows of one epoch of a query to a table, exactly once; for functions given to `foreachBatch`.
 
     Returns when the table has the epoch's rows. An epoch that the table already has is not written again.
@@ -63,13 +63,18 @@ def write_epoch(frame: "DataFrame", options: ArchiveOptions, *, query_id: str, e
         frame: rows of the epoch, not streaming; columns as in `start`.
         options: of the table. Where a query writes a table twice in an epoch, each write needs a `target` of its own.
         query_id: id of the query, the same after a restart (`sql.streaming.queryId` among the local properties).
-        epoch: number of the micro-batch, the second argument of the function.
+        epoch: number of the micro-batch, the second argument of the function; 0 with `range_id`.
+        range_id: of a batch job outside of `foreachBatch`: stands for what the job does and the range of records that
+            it reads. A write with the same one is recognised, also after writes with others; a write with another one
+            is refused if the table has its offsets. `query_id` is then the same for all runs of the job.
 
     Raises:
-        UsageError: `epoch` is negative, or `query_id` is empty.
+        UsageError: `epoch` is negative, or not 0 with `range_id`, or `query_id` is empty.
         Exception: of Spark, with the sentence of the refusal; then nothing was written.
     """
     if epoch < 0 or not query_id:
         raise usage(f"query_id is {query_id!r} and epoch {epoch}: both are needed, and epochs begin at 0")
     given = {**options.to_spark(), "queryId": query_id, "epoch": str(epoch)}
+    if range_id:
+        given["rangeId"] = range_id
     frame.write.format(FORMAT).options(**given).mode("append").save()

@@ -30,11 +30,19 @@ EXPECTATION_FAILED: Final = "ExpectationFailed"
 
 @dataclass(frozen=True)
 class Origin:
-    """The query that leaves records out. `query_id`: empty for a batch run."""
+    """The epoch of a query, or the run of a batch job, that rows and dead letters belong to.
+
+    Attributes:
+        query_name: name of the job.
+        query_id: Spark's id of the query; `batch-` and the name of a batch job.
+        epoch: of the query; 0 of a batch run.
+        range_id: of a batch run: what it does and reads, see `bascule.pipeline.batches`; else empty.
+    """
 
     query_name: str
     query_id: str
     epoch: int
+    range_id: str = ""
 
 
 def decode_failed(columns: "Sequence[str]") -> "Column":

@@ -93,7 +93,7 @@ class EpochWriter:
         targets: of the job, in its order.
         dead_letters: where dead letters go, or None.
         sink: writes to the streams among them; None = there are none.
-        batch_id: stands for the id of the query in a batch run.
+        range_id: of a batch run, see `Origin`; empty in a streaming run.
         gate: whether an epoch may begin.
         totals: counts of the epochs written.
         failure: what ended the last epoch that failed.
@@ -103,7 +103,7 @@ class EpochWriter:
     targets: Sequence[JobTarget]
     dead_letters: JobTarget | None
     sink: JobSink | None = None
-    batch_id: str = ""
+    range_id: str = ""
     gate: Gate = field(default_factory=Gate)
     totals: Totals = field(default_factory=Totals)
     failure: Exception | None = None
@@ -133,8 +133,7 @@ class EpochWriter:
             raise
 
     def _write(self, batch: "DataFrame", epoch: int) -> None:
-        query_id = self.batch_id or str(batch.sparkSession.sparkContext.getLocalProperty(QUERY_ID))
-        origin = Origin(self.stages.job.name, query_id, epoch)
+        origin = self._origin(batch, epoch)
         if self.dead_letters is None and len(self.targets) == 1:
             # Read once by the only write. A record that may not fail ends its task, and nothing is committed.
             self.targets[0].write(selected(self.stages.shown(batch), self.stages.job.sql), origin)
@@ -143,6 +142,12 @@ class EpochWriter:
             self._write_several(batch, origin)
         self.totals.epochs += 1
         self.totals.last_epoch = epoch
+
+    def _origin(self, batch: "DataFrame", epoch: int) -> Origin:
+        name = self.stages.job.name
+        if self.range_id:
+            return Origin(name, f"batch-{name}", epoch, self.range_id)
+        return Origin(name, str(batch.sparkSession.sparkContext.getLocalProperty(QUERY_ID)), epoch)
 
     def _write_several(self, batch: "DataFrame", origin: Origin) -> None:
         from pyspark.storagelevel import StorageLevel  # noqa: PLC0415 - heavy

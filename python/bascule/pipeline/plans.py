@@ -62,7 +62,7 @@ class RunPlan:
         partitions: that are read.
         columns: of the stages.
         targets: of the job; the dead letters are last.
-        once: what gets each epoch exactly once, together or each by itself.
+        once: what gets each epoch, or range of a batch job, exactly once, together or each by itself.
     """
 
     job: str
@@ -108,20 +108,20 @@ def plan(job: Job | Mapping[str, Any], *, spark: "SparkSession | None" = None) -
         partitions,
         columns,
         targets,
-        _once(len(targets), len(given.streams)),
+        _once(len(targets), len(given.streams), "range" if given.mode == "batch" else "epoch"),
     )
 
 
-def _once(targets: int, streams: int) -> str:
+def _once(targets: int, streams: int, unit: str) -> str:
     tables = targets - streams
     if targets == 1:
-        return "the target gets each epoch exactly once"
+        return f"the target gets each {unit} exactly once"
     if not tables:
-        return "the streams get each epoch exactly once, together"
+        return f"the streams get each {unit} exactly once, together"
     if not streams:
-        return "each table gets each epoch exactly once; not together"
+        return f"each table gets each {unit} exactly once; not together"
     both = "the stream" if streams == 1 else "the streams together"
-    return f"each table and {both} get each epoch exactly once; tables and streams not together"
+    return f"each table and {both} get each {unit} exactly once; tables and streams not together"
 
 
 def _targets(job: Job, result: "DataFrame") -> list[PlannedTarget]:

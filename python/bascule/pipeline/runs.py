@@ -16,6 +16,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any, Final
 
 from bascule.errors import BrokerError
+from bascule.pipeline.batches import BATCH_EPOCH, BatchRange
 from bascule.pipeline.epochs import EpochWriter, Gate, StopRequested, Totals
 from bascule.pipeline.expectations import ROWS
 from bascule.pipeline.failures import failure_of, may_pass
@@ -97,8 +98,7 @@ class _Runner:
         self._rows = 0
         self._restarts = 0
         self._reported = -1
-        # The same after a restart, so that targets recognise the run, and higher than that of earlier runs.
-        self._batch_epoch: Final = time.time_ns() // 1_000_000
+        self._range: BatchRange | None = None  # of a batch run: the same after a restart, so that targets recognise it
 
     def run(self) -> Outcome:
         attempts = 0
@@ -129,12 +129,12 @@ class _Runner:
         except Exception as failure:
             raise failure_of(failure) from failure
 
-    def _writer(self, stages: Stages, batch_id: str = "") -> EpochWriter:
+    def _writer(self, stages: Stages, range_id: str = "") -> EpochWriter:
         job = self._job
         targets = targets_of(job)
         dead_letters = None if job.dead_letters is None else targets.pop()
         sink = next((each.sink for each in [*targets, dead_letters] if isinstance(each, StreamTarget)), None)
-        return EpochWriter(stages, targets, dead_letters, sink, batch_id, self.gate, self._totals)
+        return EpochWriter(stages, targets, dead_letters, sink, range_id, self.gate, self._totals)
 
     def _stream(self) -> None:
         job = self._job
@@ -210,14 +210,17 @@ class _Runner:
         stages = Stages.of(job, observe)
         if job.sql is not None:
             check_query(self._spark, job.sql)
-        checked = stages.checked(stages.source(self._spark, streaming=False))
-        writer = self._writer(stages, f"batch-{job.name}")
+        if self._range is None:
+            self._range = BatchRange.of(job)
+            logger.info("%s: reads %s", job.name, self._range)
+        checked = stages.checked(stages.source(self._spark, streaming=False, positions=self._range.positions))
+        writer = self._writer(stages, self._range.id)
         writer.check(selected(stages.shown(checked), job.sql).schema)
-        writer(checked, self._batch_epoch)
+        writer(checked, BATCH_EPOCH)
         self._rows = int(observe[SOURCE_METRICS].get[ROWS])
         duration = round((time.monotonic() - started) * 1000)
         progress = {
-            "batchId": self._batch_epoch,
+            "batchId": BATCH_EPOCH,
             "numInputRows": self._rows,
             "durationMs": {"triggerExecution": duration},
             "observedMetrics": {name: observe[name].get for name in stages.observed},

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from bascule.errors import UsageError
+from bascule.pipeline.batches import POSITIONS
 from bascule.pipeline.dead_letters import PROVENANCE, decode_failed
 from bascule.pipeline.decode.columns import PARTS, Decoding, error_name
 from bascule.pipeline.decode.envelopes import EVENT
@@ -64,10 +65,21 @@ class Stages:
             return chosen
         return tuple(dict.fromkeys((*chosen, *PROVENANCE, *PARTS)))
 
-    def source(self, spark: "SparkSession", *, streaming: bool) -> "DataFrame":
-        """The rows of the source, with their own columns."""
+    def source(
+        self, spark: "SparkSession", *, streaming: bool, positions: Mapping[str, str] | None = None
+    ) -> "DataFrame":
+        """The rows of the source, with their own columns.
+
+        Args:
+            spark: the session.
+            streaming: as a stream, or a batch.
+            positions: options with the streams, starts and ends, instead of those of the job.
+        """
         reader = spark.readStream if streaming else spark.read
-        options = {**self.job.source_keys.options(), "columns": ",".join(self.columns)}
+        options = self.job.source_keys.options()
+        if positions is not None:
+            options = {name: value for name, value in options.items() if name not in POSITIONS} | dict(positions)
+        options["columns"] = ",".join(self.columns)
         if streaming and not {"maxOffsetsPerTrigger", "maxBytesPerTrigger"} & options.keys():
             options["maxBytesPerTrigger"] = DEFAULT_EPOCH_BYTES
         return reader.format(FORMAT).options(**options).load()

@@ -22,7 +22,7 @@ COLUMNS: Final = (
 NEEDED: Final = ("stream", "incarnation", "partition", "offset", "timestamp")
 """Columns that every archive has."""
 _SET_HERE: Final = frozenset({"path", "tableformat", "partitionby", "stream", "columns", "complete"})
-_BATCH_ONLY: Final = frozenset({"queryid", "epoch"})
+_BATCH_ONLY: Final = frozenset({"queryid", "epoch", "rangeid"})
 
 
 def archive(  # noqa: PLR0913 - all by name

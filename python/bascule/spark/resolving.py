@@ -91,6 +91,26 @@ def identify(broker: Broker, places: Places) -> dict[tuple[Key, int], Predecesso
     }
 
 
+def whole_ranges(options: SourceOptions) -> list[Range]:
+    """The range of each partition that a batch read would have now, also empty ones, in order.
+
+    Raises:
+        BrokerError: as `resolve_ranges`.
+    """
+    statuses = _asked(options, broker_of(options))
+    if options.tier != "broker":
+        statuses = tiers().both_tiers(options, statuses, tiers().pin(options, statuses))
+    return _bounds(options, statuses)
+
+
+def _asked(options: SourceOptions, broker: Broker) -> dict[str, StreamStatus]:
+    statuses = ask_matching(
+        options, lambda _: requests(options, broker), lambda wanted: look_up(options, broker, wanted)
+    )
+    check_positions(options, statuses)
+    return statuses
+
+
 def resolve_ranges(options: SourceOptions) -> list[Range]:
     """The ranges of a batch read, now.
 
@@ -98,10 +118,7 @@ def resolve_ranges(options: SourceOptions) -> list[Range]:
         BrokerError: `stream_not_found`, `partition_not_found`, `offset_out_of_range`, or the broker cannot be reached.
     """
     broker = broker_of(options)
-    statuses = ask_matching(
-        options, lambda _: requests(options, broker), lambda wanted: look_up(options, broker, wanted)
-    )
-    check_positions(options, statuses)
+    statuses = _asked(options, broker)
     if options.tier == "broker":
         found = _chosen(options, statuses)
     else:
@@ -118,12 +135,16 @@ def resolve_ranges(options: SourceOptions) -> list[Range]:
 
 def _chosen(options: SourceOptions, statuses: dict[str, StreamStatus]) -> list[Range]:
     """The ranges between the starts and the ends that the options name; none is empty."""
+    return [each for each in _bounds(options, statuses) if each.size]
+
+
+def _bounds(options: SourceOptions, statuses: dict[str, StreamStatus]) -> list[Range]:
+    """The range of each partition between the start and the end that the options name, in order."""
     starts = resolve(options, statuses, options.starting, start_of)
     ends = resolve(options, statuses, options.ending, end_of)
     return [
-        Range(*key, starts[key], ends[key], status.incarnation)
+        Range(*key, starts[key], max(starts[key], ends[key]), status.incarnation)
         for key, status in sorted(partitions_of(statuses).items(), key=lambda item: item[0])
-        if ends[key] > starts[key]
     ]
 
 

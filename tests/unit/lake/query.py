@@ -57,6 +57,7 @@ def options_of(table_format: TableFormat, folder: Path, *partition_by: str) -> A
     if table_format != "iceberg":
         return ArchiveOptions(str(folder / "table"), table_format, partition_by)
     properties = {"type": "sql", "uri": f"sqlite:///{folder}/catalog.db", "warehouse": f"file://{folder}"}
+    folder.mkdir(parents=True, exist_ok=True)
     (folder / "catalog.json").write_text(json.dumps(properties))
     return ArchiveOptions("lake.table", table_format, partition_by, credentials=str(folder / "catalog.json"))
 
@@ -67,11 +68,15 @@ def data_files(folder: Path, name: str = "*.parquet") -> list[Path]:
 
 
 class Query:
-    """A query that writes one table; `restart` begins a new run."""
+    """A query that writes one table; `restart` begins a new run. With `range_id`, a run of a batch job."""
 
-    def __init__(self, options: ArchiveOptions, query_id: str = "q") -> None:
+    def __init__(
+        self, options: ArchiveOptions, query_id: str = "q", *, range_id: str = "", has_offsets: bool = True
+    ) -> None:
         self.options = options
         self.query_id = query_id
+        self.range_id = range_id
+        self.has_offsets = has_offsets
         self.restart()
 
     def restart(self) -> None:
@@ -89,9 +94,9 @@ class Query:
 
     def described(self, number: int, token: str, parts: Sequence[TablePart]) -> Epoch:
         """What the driver knows about an attempt."""
-        ranges = merge(each for part in parts for each in part.ranges)
+        ranges = merge(each for part in parts for each in part.ranges) if self.has_offsets else None
         rows = sum(part.rows for part in parts)
-        writer = Writer(self.query_id, self.options.target)
+        writer = Writer(self.query_id, self.options.target, self.range_id)
         return Epoch(writer, number, self.run_id, token, rows, ranges, complete=self.options.complete)
 
     def commit(self, number: int, token: str, parts: Sequence[TablePart]) -> bool:
@@ -110,10 +115,11 @@ class Query:
     @property
     def shape(self) -> Shape:
         if self.options.table_format == "iceberg":
-            return Shape(SCHEMA, SCHEMA, True)
+            return Shape(SCHEMA, SCHEMA, self.has_offsets)
         fields = [(field, partition_type(field, SCHEMA)) for field in self.options.partition_by]
         added = [pa.field("bucket" if "bucket" in name else name, kind) for name, kind in fields]
-        return Shape(SCHEMA, pa.schema([*SCHEMA, *(each for each in added if each.name not in SCHEMA.names)]), True)
+        table = pa.schema([*SCHEMA, *(each for each in added if each.name not in SCHEMA.names)])
+        return Shape(SCHEMA, table, self.has_offsets)
 
     def rows(self) -> list[tuple[int, int, bytes]]:
         """(partition, offset, value) of every row that readers see, sorted; repeated ones are repeated."""

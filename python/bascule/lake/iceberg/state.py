@@ -3,7 +3,7 @@
 | Property | Value |
 |---|---|
 | `bascule.epoch.<query>/<target>` | last epoch of a writer: `epoch`, `run`, `token` and `rows` |
-| `bascule.target.<target>` | number of the writer that used a target name last |
+| `bascule.target.<target>` | number of the query or the batch job that used a target name last |
 | `bascule.covered.<stream>/<incarnation>/<partition>` | covered offsets: first, end (exclusive), number of the writer |
 
 Values are decimal numbers, and JSON where there are several. Expiry of snapshots, compaction and rewriting of manifests
@@ -50,7 +50,7 @@ def changes(decision: Append, epoch: Epoch) -> dict[str, str]:
     numbers = {"epoch": recorded.epoch, "run": recorded.run, "token": recorded.token, "rows": recorded.rows}
     found = {
         f"{_EPOCH}{epoch.writer}": json.dumps(numbers),
-        f"{_TARGET}{epoch.writer.target}": str(epoch.writer.number),
+        f"{_TARGET}{epoch.writer.target}": str(epoch.writer.owner),
     }
     for source, each in decision.covered.items():
         found[_covered_name(source)] = json.dumps([each.first, each.end, each.writer])

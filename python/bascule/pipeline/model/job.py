@@ -76,7 +76,8 @@ class Job(Part):
     mode: Mode = Field(
         default="continuous",
         description="continuous: until it is stopped; availableNow: up to the present end of the streams, continuing "
-        "where the last run ended; batch: the whole range of the source, each time",
+        "where the last run ended; batch: the whole range of the source; a run over the same range completes an "
+        "earlier one and writes nothing twice",
     )
     interval: Milliseconds = Field(
         default=0, description="time between the starts of two epochs of a continuous run; 0 = as fast as possible"

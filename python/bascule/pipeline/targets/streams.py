@@ -50,12 +50,10 @@ class JobSink:
     Attributes:
         name: of the job and of its sink.
         options: for `format("bascule")`, without those of an epoch.
-        is_batch: whether each run is a job of its own.
     """
 
     name: str
     options: dict[str, str]
-    is_batch: bool
 
     @classmethod
     def of(cls, job: Job) -> "JobSink":
@@ -73,7 +71,7 @@ class JobSink:
             "onReplayDifference": sink.on_replay_difference,
             "takeOver": sink.take_over,
         }
-        made = cls(job.name, {name: text for name, text in given.items() if text}, job.mode == "batch")
+        made = cls(job.name, {name: text for name, text in given.items() if text})
         made.parsed()
         return made
 
@@ -118,8 +116,8 @@ class JobSink:
 
     def _save(self, frame: "DataFrame", origin: Origin, **more: str) -> None:
         options = {**self.options, **more}
-        if self.is_batch:
-            options["idempotencyKey"] = f"{self.name}-{origin.epoch}"
+        if origin.range_id:
+            options["idempotencyKey"] = f"{self.name}-{origin.range_id}"
             options.pop("takeOver", None)
         else:
             options["sinkId"] = self.name

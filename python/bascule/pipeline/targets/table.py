@@ -65,7 +65,8 @@ class TableTarget:
         """See `JobTarget`."""
         if self.on_schema_change == "evolve":
             frame = self._evolved(frame)
-        writing.write_epoch(frame, self.options, query_id=origin.query_id, epoch=origin.epoch)
+        ids = {"query_id": origin.query_id, "range_id": origin.range_id}
+        writing.write_epoch(frame, self.options, epoch=origin.epoch, **ids)
 
     def _columns(self) -> "dict[str, DataType] | None":
         """The columns of the table by name; None = there is no table, or it has no schema."""
