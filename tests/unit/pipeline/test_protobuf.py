@@ -1,5 +1,6 @@
 """Protobuf: golden bytes written by hand after the encoding of Protobuf, types, and bytes that do not fit."""
 
+import struct
 from datetime import UTC, datetime
 from decimal import Decimal
 from importlib import import_module
@@ -18,6 +19,8 @@ from bascule.pipeline.decode.protobuf_files import (
     from_descriptor_set,
     message_at,
 )
+from hypothesis import given
+from hypothesis import strategies as st
 
 pa: Any = import_module("pyarrow")
 
@@ -163,3 +166,45 @@ def test_imports_are_read_beside_the_file_and_sets_from_a_file(tmp_path: Path) -
     (tmp_path / "set.bin").write_bytes(b"not a set")
     with pytest.raises(UsageError, match="not a Protobuf descriptor set"):
         from_descriptor_set(tmp_path / "set.bin")
+
+
+NUMBERS = """
+syntax = "proto3";
+import "google/protobuf/struct.proto";
+import "google/protobuf/wrappers.proto";
+import "google/protobuf/timestamp.proto";
+message Numbers {
+  double d = 1; float f = 2; google.protobuf.DoubleValue w = 3; repeated double r = 4; map<string, double> m = 5;
+  google.protobuf.Value v = 6; google.protobuf.ListValue l = 7; google.protobuf.Struct s = 8;
+  map<string, google.protobuf.Value> mv = 9; google.protobuf.Timestamp t = 10; repeated google.protobuf.Value rv = 11;
+  uint64 u = 12;
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def numbers() -> ProtobufDecoder:
+    return ProtobufDecoder(compiled({MAIN: NUMBERS}, MAIN), "Numbers")
+
+
+@pytest.mark.parametrize("number", ["nan", "inf", "-inf"])
+def test_a_number_that_json_lacks_costs_its_record_alone(numbers: ProtobufDecoder, number: str) -> None:
+    eight = struct.pack("<d", float(number))
+    value = b"\x11" + eight
+    in_value = [b"\x32\x09" + value, b"\x3a\x0b\x0a\x09" + value, b"\x42\x10\x0a\x0e\x0a\x01k\x12\x09" + value]
+    in_value += [b"\x4a\x0e\x0a\x01k\x12\x09" + value, b"\x5a\x09" + value]
+    plain = [b"\x09" + eight, b"\x1a\x09\x09" + eight, b"\x22\x08" + eight]
+    rows, errors = decoded(numbers, *in_value, *plain, b"\x60\x01")
+    assert [error["class"] for error in errors[:5]] == ["OutOfRange"] * 5
+    assert errors[5:] == [None] * 4
+    assert str(rows[5]["d"]) == number
+    assert rows[8]["u"] == 1
+
+
+@given(st.lists(st.binary(max_size=40), max_size=4), st.integers(1, 12), st.binary(max_size=30))
+def test_no_bytes_raise_anything_but_an_error_of_the_record(
+    numbers: ProtobufDecoder, parts: list[bytes], field: int, inside: bytes
+) -> None:
+    framed = bytes([field << 3 | 2, len(inside)]) + inside
+    rows, errors = decoded(numbers, framed, b"".join(parts))
+    assert all((row is None) == (error is not None) for row, error in zip(rows, errors, strict=True))

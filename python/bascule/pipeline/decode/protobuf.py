@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from google.protobuf import json_format
 from google.protobuf.message import DecodeError
 from google.protobuf.message_factory import GetMessageClass
 
@@ -62,7 +63,7 @@ class ProtobufDecoder:
 
     def decode(self, value: bytes) -> Any:
         """See `PythonDecoder`. Errors of records: `NotFramed`, `UnknownSchemaId`, `NotProtobuf`, `OtherMessage`,
-        `Malformed`, `MissingRequired`.
+        `Malformed`, `MissingRequired`, `OutOfRange`.
         """
         schema_id = None
         if self.registry is not None:
@@ -81,4 +82,8 @@ class ProtobufDecoder:
             missing = ", ".join(message.FindInitializationErrors())
             raise RecordError("MissingRequired", f"required fields are not set: {missing}", schema_id)
         convert = self._mapped.convert
-        return message if convert is None else convert(message)
+        try:
+            return message if convert is None else convert(message)
+        except (json_format.Error, ValueError, TypeError, OverflowError, RecursionError) as problem:
+            reason = f"a value of the message {self.message} does not fit its column: {problem}"
+            raise RecordError("OutOfRange", reason, schema_id) from None
