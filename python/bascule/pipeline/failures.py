@@ -31,6 +31,10 @@ _CODES: Final = {
     "InternalError": "internal",
 }
 """A code for each class whose errors reach the driver as text."""
+_OF_A_ROW: Final = re.compile(
+    r"\[[A-Z][A-Z0-9_.]*\] (?:(?!\[[A-Z][A-Z0-9_.]*\] |SQLSTATE: ).)*SQLSTATE: (?:22[0-9A-Z]{3}|P0001)", re.DOTALL
+)
+"""An error that an expression raises for a row: of SQLSTATE's class 22, "data exception", or by `raise_error`."""
 _MARKS: Final = (VIOLATION, DECODE_FAILED)
 _SENTENCES: Final = {
     VIOLATION: "a record fails an expectation that it must meet: ",
@@ -55,6 +59,9 @@ def failure_of(failure: BaseException) -> BrokerError:
     if found:
         name, message = found[-1]
         return errors.error(_CODES[name], message.strip()[:_LONGEST])
+    if (of_a_row := _OF_A_ROW.search(text)) is not None:
+        sentence = " ".join(of_a_row[0].rpartition("SQLSTATE: ")[0].split())
+        return StateError("record_invalid", f"an expression fails for a record: {sentence}"[:_LONGEST])
     if _is_analysis(failure):
         return UsageError("invalid_argument", first_line(_as_exception(failure)))
     return InternalError("internal", f"Spark ended the query: {_cause(text)}"[:_LONGEST])

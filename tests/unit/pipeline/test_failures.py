@@ -39,6 +39,15 @@ Caused by: org.apache.spark.api.python.PythonException: Traceback (most recent c
             "json MalformedJson: x",
             False,
         ),
+        (
+            "SparkNumberFormatException: [CAST_INVALID_INPUT] The value 'a\n[b]' of the type X. SQLSTATE: 22018\n==",
+            StateError,
+            "an expression fails for a record: [CAST_INVALID_INPUT] The value 'a [b]' of the type",
+            False,
+        ),
+        ("[DIVIDE_BY_ZERO] Division by zero. SQLSTATE: 22012", StateError, "[DIVIDE_BY_ZERO] Division", False),
+        ("[USER_RAISED_EXCEPTION] too large SQLSTATE: P0001", StateError, "[USER_RAISED_EXCEPTION] too", False),
+        ("[FAILED_READ_FILE] x SQLSTATE: KD001", InternalError, "Spark ended the query: [STREAM_FAILED]", True),
         ("ExecutorLostFailure (executor 1 exited)", InternalError, "Spark ended the query: [STREAM_FAILED]", True),
     ],
 )
