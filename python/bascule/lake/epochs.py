@@ -182,7 +182,7 @@ def _replayed(table: str, state: TableState, last: Recorded, epoch: Epoch) -> Al
             )
         raise _refused(
             f"{table} has epoch {epoch.number} of this query, and its repetition has {what}: the checkpoint was copied "
-            f"or restored, or the query gives other rows each time. {_remedy(state)}",
+            f"or restored, or the query gives other rows each time. {_remedy(state)}{_rest(epoch)}",
             table,
             epoch,
         )
@@ -232,6 +232,15 @@ def _remedy(state: TableState) -> str:
         return "Write to a new table"
     offsets = json.dumps(starting_offsets(state.covered), sort_keys=True)
     return f"Continue with a new checkpoint and startingOffsets {offsets}, or write to a new table"
+
+
+def _rest(epoch: Epoch) -> str:
+    """The records that the remedy may leave out when an epoch is not repeated as it was."""
+    if not epoch.ranges:
+        return ""
+    begins = {source: Covered(written.first, written.first, 0) for source, written in epoch.ranges.items()}
+    offsets = json.dumps(starting_offsets(begins), sort_keys=True)
+    return f". The epoch begins at {offsets}: this table may lack some of its records, and other targets all of them"
 
 
 def _range_remedy(state: TableState) -> str:

@@ -115,8 +115,10 @@ def test_an_older_checkpoint_is_refused(query: Query) -> None:
     query.restart()
     with pytest.raises(StateError, match="an older copy of the checkpoint was restored"):
         query.epoch(0, [batch(0, 4)])
-    with pytest.raises(StateError, match="that the table lacks"):
+    with pytest.raises(StateError, match="that the table lacks") as refused:
         query.epoch(1, [batch(3, 9)])
+    assert 'startingOffsets {"s": {"0": 5}}' in str(refused.value)
+    assert 'The epoch begins at {"s": {"0": 3}}: this table may lack' in str(refused.value)
     assert query.rows() == expected((0, 0, 5))
 
 
