@@ -8,7 +8,7 @@ import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
@@ -31,9 +31,11 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("bascule.lake")
 
+_RANDOM = 4
+"""Version of random UUIDs."""
 _QUERY_ID = "sql.streaming.queryId"
 _RUN_ID = "spark.jobGroup.id"
-"""Local properties of tasks of a streaming query; the second one is the id of its run."""
+"""Local properties of tasks of a streaming query; the second one is the id of its run, unless the user set another."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +82,7 @@ class _Writing:
         writer = Writer(query, self._options.target, range_id)
         for stream in sorted({stream for message in wrote for stream in message.parts}):
             parts = [message.parts[stream] for message in wrote if stream in message.parts]
-            self._commit_table(stream, parts, writer, epoch, (run or token, token))
+            self._commit_table(stream, parts, writer, epoch, (run_of(run) or token, token))
 
     def _commit_table(
         self, stream: str, parts: Sequence[TablePart], writer: Writer, number: int, attempt: tuple[str, str]
@@ -132,6 +134,19 @@ class EpochWriter(_Writing, DataSourceArrowWriter):
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:  # noqa: ARG002 - Spark's
         """As `StreamEpochWriter.abort`."""
         logger.warning("a write to %s was aborted; its files remain until vacuum", self._options.path)
+
+
+def run_of(job_group: str | None) -> str | None:
+    """The id of the run of a streaming query; None = the job group is the user's, not Spark's.
+
+    Spark gives each run a random UUID. A group that a notebook or a scheduler sets keeps its name after a restart, so
+    it does not distinguish runs.
+    """
+    try:
+        run = UUID(job_group or "")
+    except ValueError:
+        return None
+    return job_group if run.version == _RANDOM and str(run) == job_group else None
 
 
 def parse_epoch(given: Mapping[str, str]) -> tuple[str, int, str]:
