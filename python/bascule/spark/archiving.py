@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from bascule.lake.options import STREAM_MARK, TABLE, ArchiveOptions, parse_archive_options
 from bascule.lake.writing import start
-from bascule.spark.options import SOURCE
+from bascule.spark.options import ON_DATA_LOSS, SOURCE, SUBJECT
 from bascule.spark.usage import nearest, usage
 from bascule.spark.zones import SETTING
 
@@ -71,8 +71,7 @@ def archive(  # noqa: PLR0913 - all by name
         "path": to,
         "tableFormat": format,
         **({"partitionBy": ",".join(fields)} if fields else {}),
-        # Every record that the source returns is written; a subject filter leaves records out.
-        "complete": _text("subject" not in {key.lower() for key in source}),
+        "complete": _text(_is_complete(source)),
     }
     table = parse_archive_options(given)
     _check_several(stream, source, table)
@@ -101,6 +100,14 @@ def _source(
     if stream is not None:
         found["stream"] = json.dumps([stream] if isinstance(stream, str) else list(stream))
     return {**found, "columns": ",".join(columns)}
+
+
+def _is_complete(source: dict[str, str]) -> bool:
+    """Whether offsets without a row do not exist: a subject filter leaves records out, and so does `onDataLoss=skip`
+    when retention has removed some before they were read.
+    """
+    given = {key.lower(): value.strip().lower() for key, value in source.items()}
+    return SUBJECT.name.lower() not in given and given.get(ON_DATA_LOSS.name.lower(), "fail") == "fail"
 
 
 def _check_several(stream: str | Sequence[str] | None, source: dict[str, str], table: ArchiveOptions) -> None:
