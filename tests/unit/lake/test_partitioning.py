@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from bascule.errors import UsageError
-from bascule.lake.layout import parse_folder, partition_folder, stream_folder, table_path
+from bascule.lake.layout import parse_folder, partition_folder, stream_folder, table_name, table_path
 from bascule.lake.partitioning import LONG_KEY, buckets, check_fields, split
 
 from tests.unit.lake.query import DAY_US
@@ -76,3 +76,29 @@ def test_fields_that_rows_lack_are_refused(fields: list[str], message: str) -> N
     schema = pa.schema([("timestamp", pa.timestamp("us", tz="UTC")), ("value", pa.binary())])
     with pytest.raises(UsageError, match=message):
         check_fields(fields, schema)
+
+
+LONG = ["a" * 2000, "é" * 700, "a/" * 300 + "x", "a/" * 300 + "y"]
+
+
+def test_long_values_are_shortened_to_folders_of_their_own() -> None:
+    folders = [partition_folder({"date": "2026-11-26", "subject": value}) for value in [*LONG, "a" * 200]]
+    assert len(set(folders)) == len(folders)
+    assert all(len(part.encode()) <= 255 for folder in folders for part in folder.split("/"))
+    assert str(parse_folder(folders[0])["subject"]).startswith("a" * 100)
+    assert folders[4].endswith("=" + "a" * 200), "and those that fit are as they are"
+    several = partition_folder({f"column{number}": "s" * 500 for number in range(6)})
+    assert len(several) < 700, "keys of S3 have at most 1,024 bytes"
+
+
+@pytest.mark.parametrize("path", ["lake/{stream}", "lake/{stream}-by-day/t", "s3://b/{stream}.{stream}/{stream}"])
+def test_long_streams_have_tables_of_their_own(path: str) -> None:
+    tables = [table_path(path, stream) for stream in LONG]
+    assert len(set(tables)) == len(tables)
+    assert all(len(part.encode()) <= 255 for table in tables for part in table.split("/"))
+    assert stream_folder("s" * 255) == "s" * 255
+    assert stream_folder("_" * 255).startswith("%5F__")
+    names = [table_name(stream) for stream in LONG]
+    assert len(set(names)) == len(names)
+    assert max(map(len, names)) <= 255
+    assert table_name("_5Aé_") == "_5F5A_C3_A9_"
