@@ -230,8 +230,10 @@ def _is_sorted(table: Any, keys: Sequence[str]) -> bool:
     return True
 
 
-def _key_at(table: Any, keys: Sequence[str], row: int) -> tuple[Any, ...]:
-    return tuple(table.column(key)[row].as_py() for key in keys)
+def _key_at(table: Any, keys: Sequence[str], row: int) -> tuple[tuple[bool, Any], ...]:
+    """The place of a row in the order of `in_order`, which has null after all values."""
+    values = [table.column(key)[row].as_py() for key in keys]
+    return tuple((value is None, 0 if value is None else value) for value in values)
 
 
 def _properties(writer: TableWriter) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from bascule.lake.ranges import Source, Written
 from bascule.lake.records import Tracker
 from bascule.lake.rows import Shape
 from bascule.lake.tables import open_table
+from bascule.spark.usage import usage
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,9 @@ def write_rows(
     Returns:
         What was written, by stream; by the empty string when all streams have one table. Nothing of a failed task
         remains, unless its process ended.
+
+    Raises:
+        UsageError: a row has no stream although each stream has a table, or see `Tracker.observe`.
     """
     streams: dict[str, tuple[TableWriter, Tracker]] = {}
     try:
@@ -68,7 +72,10 @@ def _by_table(batch: Any, options: ArchiveOptions) -> Iterator[tuple[str, Any]]:
     if not options.has_table_per_stream:
         yield "", batch
         return
-    for (stream,), rows in grouped(batch, [batch.column("stream")]):
+    names = batch.column("stream")
+    if names.null_count:
+        raise usage(f"column stream is null in {names.null_count} rows: {{stream}} in the path needs a name in each")
+    for (stream,), rows in grouped(batch, [names]):
         yield stream, rows
 
 

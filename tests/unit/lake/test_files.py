@@ -6,10 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from bascule.errors import UsageError
 from bascule.lake.files import MOST_OPEN, DataFile, TableWriter
 from bascule.lake.options import ArchiveOptions
 from bascule.lake.plans import hive_plan
+from bascule.lake.rows import Shape
 from bascule.lake.storage import open_storage
+from bascule.lake.tasks import write_rows
 
 from tests.unit.lake.query import DAY_US, SCHEMA, batch
 
@@ -55,6 +58,31 @@ def test_a_row_group_that_breaks_the_order_begins_a_file(tmp_path: Path) -> None
         (number, offset) for number, count in [(0, 1000), (1, 2000)] for offset in range(count)
     )
     assert len(files) == 2
+
+
+def test_rows_without_offsets_may_have_null_in_columns_of_the_order(tmp_path: Path) -> None:
+    """An aggregate may have a column `partition` of its own, with nulls."""
+    numbers = [[1] * 1000, [None] * 1000, [None, 2] * 500, [0] * 1000]
+    schema = pa.schema([("partition", pa.int32()), ("value", pa.binary())])
+    batches = [
+        pa.record_batch([pa.array(each, pa.int32()), pa.array([b"x" * 100] * 1000)], schema=schema) for each in numbers
+    ]
+    made = ArchiveOptions(str(tmp_path), row_group_bytes=1 << 16)
+    writer = TableWriter(hive_plan(open_storage(str(tmp_path), made), made, schema), made, prefix="p")
+    for each in batches:
+        writer.write(each)
+    files = writer.close()
+    found = [parquet.read_table(tmp_path / file.name, partitioning=None)["partition"].to_pylist() for file in files]
+    assert sorted((number for each in found for number in each), key=str) == sorted(
+        (number for each in numbers for number in each), key=str
+    )
+
+
+def test_a_stream_without_a_name_has_no_table(tmp_path: Path) -> None:
+    options = ArchiveOptions(f"{tmp_path}/{{stream}}")
+    rows_ = pa.record_batch({"stream": ["s", None], "count": [1, 2]})
+    with pytest.raises(UsageError, match=r"column stream is null in 1 rows: \{stream\} in the path needs a name"):
+        write_rows([rows_], options, Shape(rows_.schema, rows_.schema, has_offsets=False), ("token", "0"))
 
 
 def test_a_file_is_closed_at_its_size(tmp_path: Path) -> None:
