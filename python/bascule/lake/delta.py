@@ -180,6 +180,7 @@ class DeltaTarget:
         if self.storage.read(TABLE) is not None:
             raise another_table(self.storage.uri, "the folder contains a Parquet table")
         check_conditional_put(self.storage)
+        self.storage.anchor()
         try:
             self._delta.DeltaTable.create(
                 self.storage.uri,

@@ -184,6 +184,7 @@ class ParquetTarget:
                     self.uri, f"the folder contains {name}, which was not written as a Parquet table of Bascule"
                 )
         check_conditional_put(self.storage)
+        self.storage.anchor()
         self.storage.put_if_absent(TABLE, json.dumps(self._document(schema), sort_keys=True).encode())
 
     def _document(self, schema: Any) -> dict[str, Any]:

@@ -75,6 +75,10 @@ class Storage(FileStore, Protocol):
         """Remove a folder and its subfolders as far as they are empty."""
         ...
 
+    def anchor(self) -> None:
+        """Create the folder, and make its place durable. `settle` does that only for what is in it."""
+        ...
+
     def entries(self, prefix: str) -> Iterator[tuple[str, float]]:
         """Names under a folder and its subfolders, with the time of their last change in seconds since 1970."""
         ...
@@ -163,11 +167,16 @@ class LocalFolder:
         for name in names:
             folders |= {folder for folder in (self.folder / name).parents if self.folder in folder.parents}
         for folder in sorted(folders, key=lambda each: -len(each.parts)):
-            handle = os.open(folder, os.O_RDONLY)
-            try:
-                os.fsync(handle)
-            finally:
-                os.close(handle)
+            _sync_folder(folder)
+
+    def anchor(self) -> None:
+        """As `Storage.anchor`. Tasks may have made the parents, so all of them on the same device are synced."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        device = self.folder.stat().st_dev
+        for parent in self.folder.parents:
+            if parent.stat().st_dev != device or not os.access(parent, os.R_OK):
+                break  # the place of a mount, or a folder that was there before, because it is not ours to read
+            _sync_folder(parent)
 
     def delete(self, names: list[str]) -> None:
         """As `Storage.delete`; folders that become empty are removed."""
@@ -201,6 +210,14 @@ class LocalFolder:
             file.flush()
             os.fsync(file.fileno())
         return draft
+
+
+def _sync_folder(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 def _remove_if_empty(folder: Path) -> bool:
@@ -282,6 +299,9 @@ class Bucket:
             self._obstore.delete(self._store, names)
 
     def prune(self, folder: str) -> None:
+        """S3 has no folders."""
+
+    def anchor(self) -> None:
         """S3 has no folders."""
 
     def entries(self, prefix: str) -> Iterator[tuple[str, float]]:

@@ -1,6 +1,7 @@
 """Parquet files of a task: order, sizes, memory, codecs, statistics, and what remains of a failed one."""
 
 import json
+import os
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -8,13 +9,13 @@ from typing import Any
 import pytest
 from bascule.errors import UsageError
 from bascule.lake.files import MOST_OPEN, DataFile, TableWriter
-from bascule.lake.options import ArchiveOptions
+from bascule.lake.options import FORMATS, ArchiveOptions
 from bascule.lake.plans import hive_plan
 from bascule.lake.rows import Shape
 from bascule.lake.storage import open_storage
 from bascule.lake.tasks import write_rows
 
-from tests.unit.lake.query import DAY_US, SCHEMA, batch
+from tests.unit.lake.query import DAY_US, SCHEMA, Query, batch, options_of
 
 pa: Any = import_module("pyarrow")
 parquet: Any = import_module("pyarrow.parquet")
@@ -83,6 +84,21 @@ def test_a_stream_without_a_name_has_no_table(tmp_path: Path) -> None:
     rows_ = pa.record_batch({"stream": ["s", None], "count": [1, 2]})
     with pytest.raises(UsageError, match=r"column stream is null in 1 rows: \{stream\} in the path needs a name"):
         write_rows([rows_], options, Shape(rows_.schema, rows_.schema, has_offsets=False), ("token", "0"))
+
+
+def test_the_place_of_a_new_table_is_durable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each folder that was made for it, also by a task before, is synced into the one that it is in."""
+    synced: list[Path] = []
+    monkeypatch.setattr(os, "fsync", lambda handle: synced.append(Path(f"/proc/self/fd/{handle}").readlink()))
+    for table_format in FORMATS:
+        query = Query(options_of(table_format, tmp_path / "new" / "lake" / table_format))
+        attempt = query.write([[batch(0, 3)]])
+        synced.clear()
+        query.commit(0, *attempt)
+        assert {tmp_path, tmp_path / "new", tmp_path / "new" / "lake"} <= set(synced), table_format
+        synced.clear()
+        query.epoch(1, [batch(3, 5)])
+        assert tmp_path not in synced, "once"
 
 
 def test_a_file_is_closed_at_its_size(tmp_path: Path) -> None:

@@ -32,7 +32,7 @@ from bascule.lake.mismatch import another_table
 from bascule.lake.options import DEFAULT_CATALOG, ArchiveOptions
 from bascule.lake.plans import FilePlan
 from bascule.lake.ranges import Covered, Source
-from bascule.lake.storage import FileStore
+from bascule.lake.storage import FileStore, LocalFolder
 from bascule.spark.usage import usage
 
 PROPERTIES: Final = {
@@ -124,6 +124,8 @@ class IcebergTarget:
     def append(self, handle: Any, decision: Append, epoch: Epoch, files: Sequence[DataFile]) -> bool:
         """Commit against an opened table."""
         self._check_unchanged(handle)
+        if handle.current_snapshot() is None and isinstance(self.storage, LocalFolder):
+            self.storage.anchor()
         transaction = without_retries(handle).transaction()
         transaction.set_properties(changes(decision, epoch))
         with transaction.update_snapshot(snapshot_properties=summary(epoch)).merge_append() as added:
