@@ -98,6 +98,7 @@ def test_tasks_are_bounded() -> None:
         (True, {"delivery": "at_least_once", "sinkId": "s"}, "belongs to delivery exactly_once"),
         (True, {"delivery": "once"}, "exactly_once, at_least_once"),
         (True, {"takeOver": "true"}, "UUID"),
+        (True, {"publishTimeoutMs": "601s"}, "600000"),
         (True, {"partitioner": "hash"}, "module:function"),
         (True, {"subscribe": "x"}, "use stream"),
         (True, {"sinkid ": "x"}, "there is no option"),
@@ -133,6 +134,42 @@ def test_an_epoch_over_two_incarnations_is_not_published() -> None:
 def test_an_epoch_of_two_generations_is_not_published(changes: dict[str, object]) -> None:
     with pytest.raises(BrokerError, match="several generations"):
         publish(options(sinkId="s"), [message(0), message(1, **changes)], "")
+
+
+def test_an_epoch_whose_sink_was_made_again_is_not_published_and_says_so() -> None:
+    with pytest.raises(BrokerError, match="the broker forgot the sink while tasks of the epoch ran") as caught:
+        publish(options(sinkId="s"), [message(0), message(1, sink=(8, 9))], "")
+    assert caught.value.code == "sink_expired"
+
+
+@pytest.mark.parametrize("name", ["a#1", "a?b", "a%20b", "a b", "a:b"])
+def test_a_checkpoint_is_read_as_hadoop_reads_its_path(tmp_path: Path, name: str) -> None:
+    """Spark makes a folder with this very name, also for `file:` (where Hadoop's `Path` escapes nothing)."""
+    offsets = tmp_path / name / "offsets"
+    offsets.mkdir(parents=True)
+    (offsets / "3").write_bytes(b"v1\n{}")
+    for text in (
+        f"{tmp_path}/{name}",
+        f"file:{tmp_path}/{name}",
+        f"file://{tmp_path}/{name}",
+        f"FILE:{tmp_path}/{name}",
+    ):
+        assert offsets_hash(text, 3) == hashlib.sha256(b"v1\n{}").hexdigest(), text
+
+
+@pytest.mark.parametrize("elsewhere", ["s3a://bucket/c", "hdfs://h:1/c", "dbfs:/c", "file:", ""])
+def test_a_checkpoint_elsewhere_has_no_hash(elsewhere: str, caplog: pytest.LogCaptureFixture) -> None:
+    assert offsets_hash(elsewhere, 3) == ""
+    assert not caplog.records
+
+
+def test_a_checkpoint_that_cannot_be_read_is_named_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    for epoch in (3, 4):
+        assert offsets_hash(str(tmp_path / "gone"), epoch) == ""
+    (record,) = caplog.records
+    assert record.levelname == "WARNING"
+    assert "offsets of epoch 3 cannot be synced here" in record.getMessage()
+    assert "gone/offsets/3" in record.getMessage()
 
 
 def test_the_hash_of_the_offsets_is_of_a_local_checkpoint(tmp_path: Path) -> None:

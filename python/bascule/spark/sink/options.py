@@ -110,6 +110,7 @@ PUBLISH_TIMEOUT: Final = duration(
     "how long an epoch waits until all partitions show it; it is decided before",
     default="60000",
     least=1,
+    most=600_000,
 )
 
 SINK: Final = OptionSet(

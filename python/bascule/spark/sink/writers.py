@@ -11,7 +11,6 @@ import secrets
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
@@ -102,6 +101,12 @@ def publish(options: SinkOptions, messages: Sequence[TaskMessage], checkpoint_ha
     writers, sinks = {item.writer for item in messages}, {item.sink for item in messages}
     is_replay = {item.is_replay for item in messages}
     writer = messages[0].writer
+    if len({sink_id for sink_id, _ in sinks}) > 1:
+        raise StateError(
+            "sink_expired",
+            "the broker forgot the sink while tasks of the epoch ran, and made it again for the others: it was "
+            "deleted, or the attempt expired; run the write again",
+        )
     if len(writers) != 1 or len(sinks) != 1 or len(is_replay) != 1 or writer is None:
         raise StateError(
             "sink_fenced", "the tasks of the epoch wrote for several generations of the sink: another run took it over"
@@ -166,20 +171,46 @@ def offsets_hash(checkpoint: str, epoch: int) -> str:
 
     An epoch that is published must not be planned again with other offsets after a power cut.
     """
-    parts = urlsplit(checkpoint)
-    if not checkpoint or parts.scheme not in ("", "file"):
+    folder = _local_path(checkpoint)
+    if folder is None:
         return ""
-    path = Path(parts.path) / "offsets" / str(epoch)
+    path = folder / "offsets" / str(epoch)
     try:
         with path.open("rb") as file:
             content = file.read()
             os.fsync(file.fileno())
-        folder = os.open(path.parent, os.O_RDONLY)
+        parent = os.open(path.parent, os.O_RDONLY)
         try:
-            os.fsync(folder)
+            os.fsync(parent)
         finally:
-            os.close(folder)
+            os.close(parent)
     except OSError as failure:
-        logger.info("the checkpoint's offsets of epoch %d cannot be read here: %s", epoch, failure)
+        if folder not in _unreadable:
+            _unreadable.add(folder)
+            logger.warning(
+                "the checkpoint's offsets of epoch %d cannot be synced here, so a power cut may lose them, and a "
+                "repeated epoch is compared by its rows alone: %s",
+                epoch,
+                failure,
+            )
         return ""
     return hashlib.sha256(content).hexdigest()
+
+
+_unreadable: set[Path] = set()
+"""Checkpoints about which this driver has warned."""
+
+
+def _local_path(checkpoint: str) -> Path | None:
+    """The folder of a checkpoint in this machine's file system; None = it is elsewhere, or not known.
+
+    Read as Hadoop's `Path` reads it: `#`, `?` and `%` have no meaning in it.
+    """
+    scheme, colon, rest = checkpoint.partition(":")
+    if not colon or "/" in scheme:
+        scheme, rest = "", checkpoint
+    if not rest or scheme.lower() not in ("", "file"):
+        return None
+    if rest.startswith("//"):
+        rest = "/" + rest[2:].partition("/")[2]
+    return Path(rest)
