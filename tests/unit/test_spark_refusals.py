@@ -3,7 +3,8 @@
 import pyarrow as pa
 import pytest
 from bascule.errors import BrokerError
-from bascule.spark.sink.calls import SinkStream
+from bascule.spark.sink import rows as rows_module
+from bascule.spark.sink.calls import SinkStream, Target
 from bascule.spark.sink.checking import Checked, Numbers
 from bascule.spark.sink.options import SinkOptions, parse_sink_options
 from bascule.spark.sink.refusals import Counts, RowCheck, total
@@ -97,6 +98,65 @@ def test_a_replay_counts_rows_without_their_streams() -> None:
     for stream, part, _ in by_stream(rows, replay.options):
         replay.digested(stream, part)
     assert (replay.rows, replay.digest) == (first.rows, first.digest) != (0, 0)
+
+
+def stored(check: RowCheck, rows: int | None = None, digest: int | None = None) -> list[Target]:
+    """What the broker answers, in two partitions; by default what was sent."""
+    rows = check.sent_rows if rows is None else rows
+    digest = check.sent_digest if digest is None else digest
+    return [Target("s", 0, 7, rows - 1, f"{digest - 1:032x}"), Target("s", 1, 8, 1, f"{1:032x}")]
+
+
+def test_what_the_broker_stored_is_compared_with_what_was_sent() -> None:
+    check = RowCheck(options(stream="s"), 7, STREAMS.get)
+    check.compare([])
+    checked(check, batch([b"a", b"b", b"c"]))
+    check.compare(stored(check))
+    for wrong, said in (
+        ([], "the broker stored 0 of the 3 rows of task 7"),
+        (stored(check, rows=2), "the broker stored 2 of the 3 rows"),
+        (stored(check, digest=check.sent_digest + 1), "the broker stored other rows than the 3 of task 7"),
+    ):
+        with pytest.raises(BrokerError, match=said) as failure:
+            check.compare(wrong)
+        assert failure.value.code == "sink_pieces_missing"
+        assert failure.value.details["sent"] == 3
+
+
+def test_dead_letters_are_sent_too_and_dropped_rows_are_not() -> None:
+    check = RowCheck(options(stream="s", onOversize="dlq", onInvalid="drop", dlqStream="dead"), 0, STREAMS.get)
+    checked(check, batch([b"a" * 11, b"b", b"c"], subject=[None, "b b", None]))
+    assert (check.rows, check.sent_rows) == (3, 2)
+    check.compare(stored(check, digest=5))  # digests of rows and letters are not known here
+    with pytest.raises(BrokerError, match="the broker stored 1 of the 2 rows"):
+        check.compare(stored(check, rows=1, digest=5))
+
+
+def test_the_digest_of_the_input_does_not_depend_on_the_option_subject() -> None:
+    rows = batch([b"a", b"b"], subject=[None, "own"])
+    found: list[RowCheck] = []
+    for given in ({}, {"subject": "x"}, {"subject": "y"}):
+        check = RowCheck(options(stream="s", **given), 0, STREAMS.get)
+        (sent,) = checked(check, rows)
+        assert sent.kept.column("subject").to_pylist() == [given.get("subject"), "own"]
+        replay = RowCheck(check.options, 0, {}.get)
+        for stream, part, _ in by_stream(rows, replay.options):
+            replay.digested(stream, part)
+        assert (replay.rows, replay.digest) == (check.rows, check.digest)
+        found.append(check)
+    assert len({check.digest for check in found}) == 1
+    assert len({check.sent_digest for check in found}) == 3, "what is sent has the subject"
+    assert found[0].digest == found[0].sent_digest
+
+
+def test_a_partitioner_sees_the_subject_of_the_option(monkeypatch: pytest.MonkeyPatch) -> None:
+    def by_subject(given: pa.RecordBatch, partitions: int) -> pa.Array:
+        return pa.array([len(subject) % partitions for subject in given.column("subject").to_pylist()], pa.int32())
+
+    monkeypatch.setattr(rows_module, "_partitioner", lambda _name: by_subject)
+    found = rows_module.with_partition(batch([b"a"]), options(stream="s", subject="xyz", partitioner="m:f"), 2)
+    assert found.schema.names == ["value", "partition"]
+    assert found.column("partition").to_pylist() == [1]
 
 
 def test_counts_of_tasks_are_added() -> None:

@@ -1,14 +1,15 @@
 """What happens to rows that their stream would refuse: they fail the write, are dropped, or become dead letters."""
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from bascule.errors import BrokerError, error
-from bascule.spark.sink.calls import SinkStream
+from bascule.spark.sink.calls import SinkStream, Target
 from bascule.spark.sink.checking import DIGEST_MODULUS, Checked, Closed, LetterRequest, Numbers, Refusal, check
 from bascule.spark.sink.options import SinkOptions
+from bascule.spark.sink.rows import with_subject
 from bascule.spark.usage import usage
 
 logger = logging.getLogger("bascule.spark")
@@ -63,7 +64,9 @@ class RowCheck:
         origin: headers of dead letters: query, epoch, task.
         counts: of rows refused so far.
         rows: that the task was given so far.
-        digest: of these, below 2^128.
+        digest: of these as they came, below 2^128.
+        sent_rows: rows and dead letters that are to be stored so far.
+        sent_digest: of the rows that are to be stored, below 2^128; meaningless once a row was refused.
     """
 
     options: SinkOptions
@@ -73,6 +76,8 @@ class RowCheck:
     counts: Counts = NO_COUNTS
     rows: int = 0
     digest: int = 0
+    sent_rows: int = 0
+    sent_digest: int = 0
     _has_logged: bool = field(default=False, init=False)
 
     def letter_limits(self) -> SinkStream | None:
@@ -90,17 +95,39 @@ class RowCheck:
         return found
 
     def sifted(self, stream: str | None, rows: Any, numbers: Numbers) -> Checked:
-        """The rows of one stream, checked and counted; `kept` and `letters` are to be sent.
+        """The rows of one stream, checked and counted; `kept` and `letters` are to be sent, with the option `subject`.
+
+        The digest of the input is taken before that option, so a repeated epoch has the same one under another subject.
 
         Raises:
             BrokerError: a row is refused and its option says `fail`; the error names it.
         """
         rule = self._rule(stream)
-        checked = check(rows, stream or "", rule, numbers=numbers, letters=self._letters(stream, rule))
-        self._add(checked)
+        filled = with_subject(rows, self.options.subject)
+        checked = check(filled, stream or "", rule, numbers=numbers, letters=self._letters(stream, rule))
+        self._add(checked if filled is rows else check(rows, stream or ""))
+        self.sent_rows += checked.kept.num_rows + sum(letters.num_rows for letters in checked.letters)
+        self.sent_digest = (self.sent_digest + checked.digest) % DIGEST_MODULUS
         if checked.oversize.count or checked.invalid.count:
             self._refuse(rule, checked)
         return checked
+
+    def compare(self, stored: Sequence[Target]) -> None:
+        """Compare what the broker stored with what was to be stored.
+
+        Raises:
+            StateError: `sink_pieces_missing`: they differ, which is a defect of the broker or of the connection.
+        """
+        rows = sum(target.rows for target in stored)
+        digest = sum(int(target.digest, 16) for target in stored) % DIGEST_MODULUS
+        if rows != self.sent_rows:
+            found = f"{rows} of the {self.sent_rows} rows of task {self.task}"
+        elif self.counts == NO_COUNTS and digest != self.sent_digest:
+            found = f"other rows than the {rows} of task {self.task}"
+        else:
+            return
+        text = f"the broker stored {found}, so nothing of them is published: run the epoch again, and report the defect"
+        raise error("sink_pieces_missing", text, {"task": self.task, "sent": self.sent_rows, "stored": rows})
 
     def digested(self, stream: str | None, rows: Any) -> None:
         """Only count the rows: those of an epoch that is stored already, whatever its stream accepts by now."""

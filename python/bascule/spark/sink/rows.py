@@ -63,7 +63,7 @@ def _check_type(name: str, given: str) -> None:
 
 
 def by_stream(batch: Any, options: SinkOptions, first: int = 0) -> Iterator[tuple[str | None, Any, Numbers]]:
-    """The rows of a batch by their stream, in order of appearance, with the subject of the option where they have none.
+    """The rows of a batch by their stream, in order of appearance, as they came.
 
     Args:
         batch: Arrow record batch.
@@ -73,7 +73,6 @@ def by_stream(batch: Any, options: SinkOptions, first: int = 0) -> Iterator[tupl
     Yields:
         The stream (None or empty = the rows have none), its rows, and their numbers.
     """
-    batch = _with_subject(batch, options.subject)
     if options.stream is not None:
         yield options.stream, batch, Numbers(first)  # rows whose column says something else are invalid
         return
@@ -100,19 +99,22 @@ def with_partition(batch: Any, options: SinkOptions, partitions: int) -> Any:
     if options.partitioner == "key" or _find(batch, "partition") is not None:
         return batch
     pa: Any = import_module("pyarrow")
-    numbers = _partitioner(options.partitioner)(batch, partitions)
+    numbers = _partitioner(options.partitioner)(with_subject(batch, options.subject), partitions)
     if not isinstance(numbers, pa.Array) or not pa.types.is_integer(numbers.type) or len(numbers) != batch.num_rows:
         raise usage(f"partitioner {options.partitioner} must return an Arrow array of integers, one for each row")
     return batch.append_column("partition", numbers.cast(pa.int32()))
 
 
-def _with_subject(batch: Any, subject: str | None) -> Any:
+def with_subject(batch: Any, subject: str | None) -> Any:
+    """The batch with a subject for the rows that have none; the very same batch when all have one, or none is given."""
     if subject is None:
         return batch
     pa: Any = import_module("pyarrow")
     index = _find(batch, "subject")
     if index is None:
         return batch.append_column("subject", pa.repeat(pa.scalar(subject), batch.num_rows))
+    if batch.column(index).null_count == 0:
+        return batch
     filled = import_module("pyarrow.compute").fill_null(batch.column(index), subject)
     return batch.set_column(index, batch.schema.names[index], filled)
 

@@ -134,7 +134,7 @@ def _send(
         What was stored, as `Stager.finish` does.
 
     Raises:
-        BrokerError: the rows were not stored.
+        BrokerError: the rows were not stored, or the broker stored others than the task sent.
     """
     stager = Stager(options.address, options.namespace, attempt)
     check.letter_limits()
@@ -151,10 +151,13 @@ def _send(
                     stager.send(str(options.dlq_stream), letters)
                 alive()
                 failpoint("sink.staging")
-        return stager.finish()
+        targets = stager.finish()
     except BaseException:
         stager.cancel()
         raise
+    if attempt is not None:
+        check.compare(targets)
+    return targets
 
 
 def _open(options: SinkOptions, calls: SinkCalls, writer: Writer) -> tuple[OpenedSink, _Streams]:
