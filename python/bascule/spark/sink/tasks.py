@@ -1,9 +1,8 @@
 """One task of a write: from Spark's batches to pieces at the broker, and the message to the driver."""
 
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any
 
 from pyspark.sql.datasource import WriterCommitMessage
 
@@ -13,11 +12,9 @@ from bascule.spark.sink.calls import OpenedSink, SinkCalls, SinkStream, Target
 from bascule.spark.sink.identity import CALLS, Writer, query_ids, task_of, writer_of
 from bascule.spark.sink.options import SinkOptions
 from bascule.spark.sink.refusals import NO_COUNTS, Counts, RowCheck
+from bascule.spark.sink.renewal import Renewal
 from bascule.spark.sink.rows import by_stream, with_partition
 from bascule.spark.sink.staging import Attempt, Stager
-
-RENEW_S: Final = 300.0
-"""How often a task that runs for long renews its epoch's time to live."""
 
 
 @dataclass(frozen=True)
@@ -186,7 +183,6 @@ class _Task:
     sink: OpenedSink
     token: str
     check: RowCheck
-    _renewed_s: float = field(default_factory=time.monotonic)
 
     def verified(self, batches: Iterator[Any]) -> TaskMessage:
         """Rows and digest of an epoch that is decided already; nothing is sent."""
@@ -199,7 +195,8 @@ class _Task:
         """Store the rows as pieces of this attempt."""
         sink, task = self.sink, self.check.task
         named = Attempt(sink.id, sink.generation, self.writer.epoch, self.token, task, attempt)
-        targets = _send(self.options, named, batches, self.check, self._renew)
+        with Renewal(self._renew) as renewal:
+            targets = _send(self.options, named, batches, self.check, renewal.check)
         failpoint("sink.staged")
         return self._message(attempt, targets, is_replay=False)
 
@@ -218,6 +215,4 @@ class _Task:
         )
 
     def _renew(self) -> None:
-        if time.monotonic() - self._renewed_s >= RENEW_S:
-            self.calls.renew(self.writer, (self.sink.id, self.sink.generation), self.token)
-            self._renewed_s = time.monotonic()
+        self.calls.renew(self.writer, (self.sink.id, self.sink.generation), self.token)
