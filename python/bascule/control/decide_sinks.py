@@ -6,11 +6,14 @@ from dataclasses import dataclass
 from bascule.control.decide import Target
 from bascule.metadata import State, StreamKey
 from bascule.metadata.sink_commands import DeleteSink, ExpireSink
-from bascule.metadata.sinks import Attempt, Lifetime
+from bascule.metadata.sinks import Attempt, Lifetime, Sink
 
 HOUR_MS = 3_600_000
 KEPT_MS: dict[Lifetime, int] = {"hour": HOUR_MS, "month": 30 * 24 * HOUR_MS}
 """How long a record stays that goes by itself, from its last use."""
+
+UNDECIDED_MS = 24 * HOUR_MS
+"""How long the record of a batch write without a key stays that published nothing, from its first task on."""
 
 DEFAULT_STAGING_TTL_MS = HOUR_MS
 
@@ -68,10 +71,26 @@ def paused_targets(state: State) -> list[Target]:
     return found
 
 
-def outlived(state: State) -> list[DeleteSink]:
-    """The records whose time is over, in order of identity; what is to be linked keeps its record."""
+def outlived(state: State, in_use: Collection[int], *, knows_use: bool) -> list[DeleteSink]:
+    """The records whose time is over, in order of identity; what is to be linked keeps its record.
+
+    The record of a batch write that published nothing stays while its tasks work, however long that takes: it goes
+    when its attempt expires, or here when nobody ever staged to it.
+
+    Args:
+        state: the present one.
+        in_use: ids of sinks for which a leader holds pieces, or which a task renewed within their time to live.
+        knows_use: whether every task that works has renewed its attempt since the controller started.
+    """
+
+    def is_over(sink: Sink) -> bool:
+        age_ms = state.clock_ms - sink.used_ms
+        if sink.lifetime == "hour" and sink.last is None:
+            return knows_use and sink.id not in in_use and age_ms >= UNDECIDED_MS
+        return sink.is_finished and age_ms >= KEPT_MS[sink.lifetime]
+
     return [
         DeleteSink(sink.namespace, sink.name, sink.id, unused_since_ms=sink.used_ms)
         for _, sink in sorted(state.sinks.items())
-        if sink.lifetime in KEPT_MS and sink.is_finished and state.clock_ms - sink.used_ms >= KEPT_MS[sink.lifetime]
+        if sink.lifetime in KEPT_MS and is_over(sink)
     ]

@@ -89,7 +89,7 @@ class Sinks:
         self._changed = asyncio.Event()
         self._reports: list[LinkSink] = []
         self._linking = asyncio.Event()
-        self._advanced_s = clock_s()
+        self._advanced_s = self._started_s = clock_s()
 
     @property
     def state(self) -> State:
@@ -152,6 +152,8 @@ class Sinks:
     async def _confirmed(self, command: PublishSink) -> PublishSink:
         """The command with the log end of each target, once every leader has confirmed what is claimed.
 
+        Leaders are asked without targets too: a winner that staged rows which nobody claims would lose them.
+
         Raises:
             RejectedError: `sink_fenced`, `sink_expired` or `sink_conflict`, why pieces are missing.
             StateError: `sink_pieces_missing`.
@@ -161,8 +163,8 @@ class Sinks:
             for stream in command.targets
             for item in stream.partitions
         ]
-        if not targets:
-            return command
+        if not targets and not command.winners:
+            return command  # a repeated epoch: nothing was staged for it
         request = {
             "sink": command.id,
             "generation": command.generation,
@@ -175,13 +177,14 @@ class Sinks:
         if missing := answer["missing"]:
             # A newer run, an expiry, or a purge removes pieces: that is the reason to be given then.
             apply_publish.publish(self.state, self.state.index, command)
-            names = {item.incarnation: f"{s.name}/{item.number}" for s in command.targets for item in s.partitions}
-            first = missing[0]
+            if is_answered(self.sink(command.namespace, command.name), command):
+                return command  # the same call decided it meanwhile, and its pieces are linked
+            names = [_partition_name(self.state, item["incarnation"]) for item in missing]
             raise error(
                 "sink_pieces_missing",
-                f"epoch {command.epoch} of sink {command.name} was not published: partition "
-                f"{names.get(first['incarnation'], first['incarnation'])}: {first['reason']}",
-                {"partitions": [names.get(item["incarnation"], str(item["incarnation"])) for item in missing]},
+                f"epoch {command.epoch} of sink {command.name} was not published: partition {names[0]}: "
+                f"{missing[0]['reason']}",
+                {"partitions": names},
             )
         return replace(command, targets=_with_ends(command.targets, answer["log_ends"]))
 
@@ -340,7 +343,9 @@ class Sinks:
         oldest_s = now_s - DEFAULT_STAGING_TTL_MS / 1000
         self._renewed = {key: at_s for key, at_s in self._renewed.items() if at_s > oldest_s}
         staged = [_staged(item) for item in await asyncio.to_thread(self._plane.staged)]
-        for command in (*idle_attempts(self.state, staged, self._renewed.keys()), *outlived(self.state)):
+        in_use = {item.sink for item in staged} | {sink_id for sink_id, _ in self._renewed}
+        old = outlived(self.state, in_use, knows_use=self._started_s <= oldest_s)
+        for command in (*idle_attempts(self.state, staged, self._renewed.keys()), *old):
             await self._try(command)
 
     async def _try(self, command: AdvanceClock | ExpireSink | DeleteSink) -> None:
@@ -364,6 +369,15 @@ class Sinks:
 
 def _writer(sink: Sink | OpenSink) -> tuple[str, str, str, str]:
     return sink.owner, sink.kind, sink.query_id, sink.run_id
+
+
+def _partition_name(state: State, incarnation: int) -> str:
+    """Stream and number of a partition; its incarnation when the stream is gone."""
+    for stream in state.streams.values():
+        for number, partition in enumerate(stream.partitions):
+            if partition.incarnation == incarnation:
+                return f"{stream.name}/{number}"
+    return f"of incarnation {incarnation}"
 
 
 def _with_ends(targets: tuple[TargetStream, ...], ends: Mapping[str, int]) -> tuple[TargetStream, ...]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from bascule._seam import PartitionChange
-from bascule.control.decide_sinks import HOUR_MS, KEPT_MS
+from bascule.control.decide_sinks import HOUR_MS, KEPT_MS, UNDECIDED_MS
 from bascule.control.sinks import CLOCK_S, Sinks
 from bascule.errors import BrokerError
 from bascule.metadata import State, StreamKey
@@ -22,10 +22,11 @@ from tests.unit.metadata.sink_rig import DIGEST, NEXT_RUN, OPEN, TOKEN, TOKEN_2
 
 @dataclass
 class Leader:
-    """Leads some partitions, by incarnation: what it holds of the attempt that is published."""
+    """Leads some partitions, by incarnation: what it holds of the attempt that is published, each row with `digest`."""
 
     name: str
     rows: dict[int, int] = field(default_factory=dict)
+    digest: str = DIGEST
     table: dict[int, dict[str, Any]] = field(default_factory=dict)
     versions: list[int] = field(default_factory=list)
 
@@ -49,11 +50,17 @@ class Leaders:
     def confirm_stage(self, request: dict[str, Any]) -> dict[str, Any]:
         self.before_confirm()
         self.confirmed.append(request)
-        held = {incarnation: rows for part in self.parts for incarnation, rows in part.rows.items()}
+        held = {item: (rows, part.digest) for part in self.parts for item, rows in part.rows.items()}
+        claimed = {item["incarnation"]: (item["rows"], item["digest"]) for item in request["targets"]}
         missing = [
-            {"incarnation": item["incarnation"], "reason": f"{held.get(item['incarnation'], 0)} rows are staged"}
-            for item in request["targets"]
-            if held.get(item["incarnation"]) != item["rows"]
+            {"incarnation": item, "reason": f"{held.get(item, (0, ''))[0]} rows are staged, not those that are claimed"}
+            for item, claim in claimed.items()
+            if held.get(item) != claim
+        ]
+        missing += [
+            {"incarnation": item, "reason": "2 pieces are staged here, and none is claimed"}
+            for item in held
+            if item not in claimed
         ]
         return {"missing": missing, "log_ends": {str(item["incarnation"]): 100 for item in request["targets"]}}
 
@@ -149,6 +156,53 @@ async def test_nothing_is_decided_when_a_leader_holds_other_rows_than_claimed() 
             await sinks.publish(publish(sink, sinks.state, 0), 5.0)
         assert caught.value.code == "sink_pieces_missing"
         assert sinks.sink("default", "s").last is None
+
+
+async def test_nothing_is_decided_when_a_leader_holds_rows_with_another_digest() -> None:
+    async with running() as rig:
+        leaders = Leaders()
+        sinks = await prepared(rig, leaders)
+        sink = await sinks.open(OPEN, 5.0)
+        leaders.parts[0].digest = "e" * 32
+        with pytest.raises(BrokerError, match="partition orders/0: 10 rows are staged, not those that are claimed"):
+            await sinks.publish(publish(sink, sinks.state, 0), 5.0)
+        assert sinks.sink("default", "s").last is None
+
+
+async def test_an_epoch_that_claims_nothing_is_not_decided_while_its_winners_hold_rows() -> None:
+    """Tasks of which no answer arrived would lose their rows, although the epoch was published."""
+    async with running() as rig:
+        leaders = Leaders()
+        sinks = await prepared(rig, leaders)
+        sink = await sinks.open(OPEN, 5.0)
+        nothing = replace(publish(sink, sinks.state, 0), targets=())
+        with pytest.raises(BrokerError, match="partition orders/0: 2 pieces are staged here, and none") as caught:
+            await sinks.publish(nothing, 5.0)
+        assert caught.value.details["partitions"] == ["orders/0", "orders/1"]
+        assert sinks.sink("default", "s").last is None
+        for part in leaders.parts:
+            part.rows.clear()
+        assert (await sinks.publish(nothing, 5.0)).last_epoch == 0
+
+
+async def test_a_repeated_call_that_overtakes_the_first_one_is_answered_as_that_one() -> None:
+    """The first call is decided and linked while the second waits for the leaders, which have no pieces any more."""
+    async with running() as rig:
+        leaders = Leaders()
+        sinks = await prepared(rig, leaders)
+        sink = await sinks.open(OPEN, 5.0)
+        command = publish(sink, sinks.state, 0)
+        loop = asyncio.get_running_loop()
+
+        async def decide() -> None:
+            await sinks.controller.propose(command, 5.0)
+            await link(sinks, sink)
+            for part in leaders.parts:
+                part.rows.clear()
+
+        leaders.before_confirm = lambda: asyncio.run_coroutine_threadsafe(decide(), loop).result(5.0)
+        done = await sinks.publish(command, 5.0)
+        assert (done.last_epoch, done.is_finished) == (0, True)
 
 
 async def test_pieces_that_are_missing_because_the_attempt_is_void_are_refused_for_that_reason() -> None:
@@ -290,6 +344,52 @@ async def test_records_of_batch_writes_go_by_time_and_named_sinks_stay() -> None
         await link(sinks, once)
         await sinks.round()
         assert [key.name for key in sinks.state.sinks] == ["s"]
+
+
+@pytest.mark.parametrize("kept_by", ["pieces", "renewals"])
+async def test_a_batch_write_may_take_longer_than_its_record_is_kept(kept_by: str) -> None:
+    async with running() as rig:
+        leaders, clock = Leaders(), Clock()
+        sinks = await prepared(rig, leaders, clock)
+        once = await sinks.open(OpenSink("default", "once", "", "batch", "hour", "", "r1"), 5.0)
+        attempt = Attempt(0, TOKEN, once.generation)
+        if kept_by == "pieces":
+            leaders.idle = [
+                {"sink": once.id, "generation": once.generation, "epoch": 0, "token": TOKEN, "bytes": 1, "idle_ms": 5}
+            ]
+        for _ in range(30):
+            clock.now_s += HOUR_MS / 1000
+            if kept_by == "renewals":
+                sinks.renew(once, attempt)
+            await sinks.round()
+        assert sinks.sink("default", "once").id == once.id
+        await sinks.publish(publish(once, sinks.state, 0), 0.05)
+        await link(sinks, once)
+        clock.now_s += KEPT_MS["hour"] / 1000
+        leaders.idle = []
+        await sinks.round()
+        assert not sinks.state.sinks, "one hour after its result"
+
+
+async def test_a_batch_write_that_nobody_staged_to_or_renewed_goes_after_a_day() -> None:
+    async with running() as rig:
+        clock = Clock()
+        sinks = await prepared(rig, Leaders(), clock)
+        await sinks.open(OpenSink("default", "once", "", "batch", "hour", "", "r1"), 5.0)
+        clock.now_s += UNDECIDED_MS / 1000 - CLOCK_S
+        await sinks.round()
+        assert sinks.state.sinks
+        disk = rig.plane.disk
+    async with running(disk) as rig:
+        clock = Clock()
+        again = Sinks(rig.controller, Leaders(), clock)
+        again.start()
+        clock.now_s += CLOCK_S
+        await again.round()
+        assert again.state.sinks, "tasks that work may not have renewed it since this start"
+        clock.now_s += KEPT_MS["hour"] / 1000
+        await again.round()
+        assert not again.state.sinks
 
 
 async def test_a_restart_shows_the_data_plane_what_is_to_be_linked() -> None:
