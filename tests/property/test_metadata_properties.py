@@ -104,7 +104,7 @@ commands: st.SearchStrategy[Command] = st.one_of(
     st.builds(SetGroupCoordinator, NAMES, BROKERS, INDEXES),
     st.builds(SetActivity, st.booleans()),
     st.builds(SettleActivity, INDEXES),
-    st.builds(OpenSink, NAMESPACES, SINKS, OWNERS, KINDS, LIFETIMES, QUERIES, RUNS, QUERIES),
+    st.builds(OpenSink, NAMESPACES, SINKS, OWNERS, KINDS, LIFETIMES, QUERIES, RUNS, QUERIES, st.integers(0, 2)),
     st.builds(
         PublishSink,
         NAMESPACES,

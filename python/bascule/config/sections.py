@@ -309,6 +309,13 @@ class LimitSettings(_Section):
     streams: int = Field(default=10_000, ge=1, le=1 << 20, description="number of streams")
     partitions: int = Field(default=20_000, ge=1, le=1 << 22, description="number of partitions of all streams")
     groups: int = Field(default=10_000, ge=1, le=1 << 20, description="number of consumer groups")
+    sinks_per_client: int = Field(
+        default=2_500,
+        ge=1,
+        le=10_000,
+        description="number of sinks of each lifetime that one client owns in a namespace; clients without certificates"
+        " have no share",
+    )
     cursors: int = Field(default=100_000, ge=1, le=1 << 24, description="number of stored positions")
     admin_requests: int = Field(default=1024, ge=1, le=1 << 16, description="admin requests without an answer")
     admin_requests_per_identity: int = Field(

@@ -74,12 +74,21 @@ class Sinks:
 
     Attributes:
         controller: which has the state.
+
+    Args:
+        most_of_owner: the most sinks of one lifetime that one owner may have in a namespace; 0 = no bound of its own.
     """
 
     def __init__(
-        self, controller: Controller, plane: StagePlane, clock_s: Callable[[], float] = time.monotonic
+        self,
+        controller: Controller,
+        plane: StagePlane,
+        clock_s: Callable[[], float] = time.monotonic,
+        *,
+        most_of_owner: int = 0,
     ) -> None:
         self.controller = controller
+        self._most_of_owner = most_of_owner
         self._plane = plane
         self._clock_s = clock_s
         self._shown: Mapping[StreamKey, Sink] = {}
@@ -127,7 +136,7 @@ class Sinks:
         """
         known = self.state.sinks.get(StreamKey(command.namespace, command.name))
         if known is None or _writer(known) != _writer(command):
-            await self.controller.propose(command, timeout_s)
+            await self.controller.propose(replace(command, most_of_owner=self._most_of_owner), timeout_s)
         return self.sink(command.namespace, command.name)
 
     async def publish(self, command: PublishSink, timeout_s: float) -> Sink:

@@ -1,5 +1,6 @@
 """The part of `apply` that concerns sinks. Pure. The rules are those of `docs/decisions/sink.md`."""
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Final
@@ -87,13 +88,27 @@ _WITHOUT_ROOM: Final[Mapping[Lifetime, tuple[str, str]]] = {
 
 
 def _check_room(state: State, command: OpenSink) -> None:
-    """Each lifetime has places of its own: batch writes do not take those of idempotency keys."""
-    same = ((command.namespace, command.lifetime) == (item.namespace, item.lifetime) for item in state.sinks.values())
-    if sum(same) >= MAX_SINKS:
-        what, remedy = _WITHOUT_ROOM[command.lifetime]
+    """Each lifetime has places of its own: batch writes do not take those of idempotency keys. One client may have a
+    share of them; clients without certificates cannot be distinguished and have no share.
+    """
+    place = (command.namespace, command.lifetime)
+    owners = Counter(item.owner for item in state.sinks.values() if (item.namespace, item.lifetime) == place)
+    what, remedy = _WITHOUT_ROOM[command.lifetime]
+    if owners.total() >= MAX_SINKS:
+        owner, count = min(owners.items(), key=lambda item: (-item[1], item[0]))
+        most = f"; {_client(owner)} has the most of them, {count}"
+        message = f"namespace {command.namespace} has {MAX_SINKS} {what}, the most it may: {remedy}{most}"
+        raise rejected(RejectionCode.NO_ROOM, message)
+    if command.owner and 0 < command.most_of_owner <= owners[command.owner]:
         raise rejected(
-            RejectionCode.NO_ROOM, f"namespace {command.namespace} has {MAX_SINKS} {what}, the most it may: {remedy}"
+            RejectionCode.NO_ROOM,
+            f"{_client(command.owner)} has {owners[command.owner]} {what} in namespace {command.namespace}, the most "
+            f"that one client may (limits.sinks_per_client): {remedy}",
         )
+
+
+def _client(owner: str) -> str:
+    return f"client {owner}" if owner else "a client without a certificate"
 
 
 def _check_opener(sink: Sink, command: OpenSink) -> None:

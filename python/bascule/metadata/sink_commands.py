@@ -18,6 +18,7 @@ class OpenSink:
         query_id: of the query; empty for batch jobs.
         run_id: of the run, or of the batch write.
         take_over: the current query id of a sink that has published, to be replaced by `query_id`; empty = none.
+        most_of_owner: most sinks of this lifetime that the owner may have in the namespace; 0 = no bound of its own.
     """
 
     namespace: str
@@ -28,6 +29,7 @@ class OpenSink:
     query_id: str
     run_id: str
     take_over: str = ""
+    most_of_owner: int = 0
 
 
 @dataclass(frozen=True, slots=True)

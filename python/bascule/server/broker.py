@@ -198,7 +198,7 @@ class Broker:
         self._reconciler = reconciler = Reconciler(engine, identity, engine_config.defaults(settings), State())
         self._controller = controller = Controller(engine, log, reconciler, identity)
         self._groups = groups = Groups(controller, engine_config.group_timeouts(settings))
-        self._sinks = sinks = Sinks(controller, engine)
+        self._sinks = sinks = Sinks(controller, engine, most_of_owner=settings.limits.sinks_per_client)
         self._router = router = Router(engine, self._handlers(controller, groups, sinks, security))
         self._start_pump(engine, log, router)
         engine.set_stage("replaying the metadata log")

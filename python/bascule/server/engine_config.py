@@ -57,7 +57,7 @@ def engine_settings(settings: Settings, identity: str) -> dict[str, Any]:
         "broker_id": identity,
         "runtime_threads": settings.broker.runtime_threads or max(1, len(os.sched_getaffinity(0)) // 2),
         "namespace": settings.broker.namespace,
-        "limits": settings.limits.model_dump(exclude=set(Bounds.__dataclass_fields__)),
+        "limits": settings.limits.model_dump(exclude={*Bounds.__dataclass_fields__, "sinks_per_client"}),
         "encryption": {
             "keys": {name: str(file.absolute()) for name, file in settings.encryption.keys.items()},
             "environment": {ENVIRONMENT_KEY_ID: ENVIRONMENT_KEY},

@@ -392,6 +392,20 @@ async def test_a_batch_write_that_nobody_staged_to_or_renewed_goes_after_a_day()
         assert not again.state.sinks
 
 
+async def test_one_client_has_a_share_of_the_sinks() -> None:
+    async with running() as rig:
+        sinks = Sinks(rig.controller, Leaders(), most_of_owner=2)
+        sinks.start()
+        mine = OpenSink("default", "1", "ada", "batch", "hour", "", "r1")
+        for name in ("1", "2", "1"):
+            await sinks.open(replace(mine, name=name, run_id=f"r{name}"), 5.0)
+        with pytest.raises(RejectedError, match="client ada has 2 batch writes of the last hour in namespace default"):
+            await sinks.open(replace(mine, name="3"), 5.0)
+        for other in ({"owner": "bob"}, {"lifetime": "month"}, {"namespace": "other"}, *({"owner": ""},) * 3):
+            name = f"{len(sinks.state.sinks)}-more"
+            await sinks.open(replace(mine, name=name, **other), 5.0)
+
+
 async def test_a_restart_shows_the_data_plane_what_is_to_be_linked() -> None:
     async with running() as rig:
         sinks = await prepared(rig, Leaders())

@@ -45,6 +45,7 @@ def test_the_last_place_is_given_and_the_next_one_refused_with_the_remedy(
     assert result.code == "no_room"
     assert result.message.startswith(f"namespace default has 10000 {what}, the most it may: ")
     assert remedy in result.message
+    assert result.message.endswith("; client ada has the most of them, 10000")
     # a sink that exists is opened all the same, nothing is evicted for another one, and a deletion makes a place
     known = do(state, replace(opening(lifetime, f"{lifetime}-7"), run_id=str(UUID(int=99_999))))
     assert len(known.sinks) == MAX_SINKS
@@ -59,6 +60,24 @@ def test_batch_writes_do_not_take_the_places_of_keys_and_named_sinks_nor_those_o
     state = do(state, opening("hour", namespace="other"))
     assert len(state.sinks) == MAX_SINKS + 3
     assert refused(state, opening("hour")) == "no_room"
+
+
+def test_a_client_is_refused_at_its_share_and_its_sinks_are_opened_all_the_same() -> None:
+    share = replace(opening("month"), most_of_owner=2)
+    state = start(sink=None)
+    for name in ("a", "b"):
+        state = do(state, replace(share, name=name))
+    _, result = apply(state, state.index + 1, replace(share, name="c"))
+    assert isinstance(result, Rejection)
+    assert result.code == "no_room"
+    assert result.message.startswith("client ada has 2 idempotency keys and queries without sinkId")
+    assert "limits.sinks_per_client" in result.message
+    do(state, replace(share, name="a", run_id=str(UUID(int=2))))
+    do(do(state, DeleteSink("default", "b", sink_of(state, "b").id)), replace(share, name="c"))
+    do(state, replace(share, name="c", owner="bob"))
+    anonymous = state
+    for name in ("c", "d", "e"):
+        anonymous = do(anonymous, replace(share, name=name, owner=""))
 
 
 def expiry(sink: Sink, token: str = TOKEN) -> ExpireSink:

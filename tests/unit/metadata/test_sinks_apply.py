@@ -24,7 +24,15 @@ from bascule.metadata.sink_commands import (
     SetSinkQuota,
     SkipSink,
 )
-from bascule.metadata.sinks import MAX_TARGETS, MAX_TASKS, TargetPartition, TargetStream, attempt_ids, pack_winners
+from bascule.metadata.sinks import (
+    MAX_RETIRED_QUERIES,
+    MAX_TARGETS,
+    MAX_TASKS,
+    TargetPartition,
+    TargetStream,
+    attempt_ids,
+    pack_winners,
+)
 
 from tests.unit.metadata.sink_rig import (
     DIGEST,
@@ -88,6 +96,15 @@ def test_another_query_takes_a_sink_that_published_only_when_it_names_its_query(
 def test_another_query_may_take_a_sink_that_never_published() -> None:
     state = do(start(), replace(OPEN, query_id=OTHER, run_id=NEXT_RUN))
     assert refused(state, replace(OPEN, run_id="r3")) == "sink_fenced"
+
+
+def test_a_sink_keeps_so_many_queries_and_refuses_the_next_one() -> None:
+    state = start()
+    queries = tuple(str(number) for number in range(MAX_RETIRED_QUERIES))
+    sink = replace(sink_of(state), retired_queries=queries[1:])
+    state = replace(state, sinks={StreamKey("default", "s"): sink})
+    full = do(state, replace(OPEN, query_id=OTHER, run_id=NEXT_RUN))
+    assert refused(full, replace(OPEN, query_id=queries[0], run_id="r3")) == "invalid"
 
 
 def test_a_take_over_leaves_what_is_to_be_linked() -> None:
