@@ -1,7 +1,7 @@
 """Sinks of a whole broker: old runs, lost answers, aborts, and targets that change between stage and publish."""
 
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from pathlib import Path
 from uuid import uuid4
 
@@ -118,13 +118,18 @@ def test_of_an_expiry_and_a_decision_at_the_same_time_exactly_one_happens(run: R
         for epoch in range(12):
             attempt = run.attempt(epoch, rows(epoch, count=5))
             attempt.stage()
-            aborted, published = threads.submit(attempt.abort), threads.submit(attempt.publish)
-            failures = [call.exception() for call in (aborted, published)]
+            calls: dict[str, Future[object]] = {}
+            for name in ("publish", "abort") if epoch == 1 else ("abort", "publish"):
+                calls[name] = threads.submit(getattr(attempt, name))
+                if epoch < 2:
+                    wait(calls.values())  # each order once for certain; the others race
+            failures = [calls[name].exception() for name in ("abort", "publish")]
             codes = [failure.code if isinstance(failure, BrokerError) else failure for failure in failures]
             assert codes in ([None, "sink_expired"], ["sink_published", None]), codes
             outcomes.add(codes[1] is None)
             if codes[1] is not None:
                 run.write(epoch, rows(epoch, count=5))
+    assert outcomes == {True, False}
     assert stored(run.address, run.stream) == expected(*(rows(epoch, count=5) for epoch in range(12)))
 
 
