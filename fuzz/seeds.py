@@ -259,6 +259,7 @@ ADMIN_REQUESTS: dict[str, dict[str, Any]] = {
     "DeleteSink": {"name": "s", "dry_run": True},
     "SkipSink": {"name": "s", "stream": "s", "partition": 0, "dry_run": True},
     "SetSinkQuota": {"name": "s", "quota_bytes": 1 << 33},
+    "SetSinkOwner": {"name": "s", "owner": "ada", "dry_run": True},
 }
 
 

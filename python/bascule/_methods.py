@@ -75,6 +75,7 @@ METHODS: Final[dict[str, Method]] = {
     "DeleteSink": Method("bascule.admin.v1.Admin", "DeleteSinkRequest", "ManageSinks", "computed", True, 65536),
     "SkipSink": Method("bascule.admin.v1.Admin", "SkipSinkRequest", "ManageSinks", "computed", True, 65536),
     "SetSinkQuota": Method("bascule.admin.v1.Admin", "SetSinkQuotaRequest", "ManageSinks", "computed", True, 65536),
+    "SetSinkOwner": Method("bascule.admin.v1.Admin", "SetSinkOwnerRequest", "ManageSinks", "computed", True, 65536),
 }
 """By name."""
 

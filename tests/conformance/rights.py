@@ -91,6 +91,7 @@ CALLS: dict[str, tuple[Callable[[Api, str], Any], Callable[[str], str]]] = {
     "DeleteSink": (lambda api, s: about_sink(api, "DeleteSink", sink_name(s)), sink_name),
     "SkipSink": (lambda api, s: about_sink(api, "SkipSink", sink_name(s), stream=s, partition=0), sink_name),
     "SetSinkQuota": (lambda api, s: about_sink(api, "SetSinkQuota", sink_name(s)), sink_name),
+    "SetSinkOwner": (lambda api, s: about_sink(api, "SetSinkOwner", sink_name(s), owner="x"), sink_name),
     "DeleteStream": (lambda api, s: api.call("DeleteStream", name=s), lambda s: s),
 }  # fmt: skip
 """Each method as a call on a stream, and the resource that it is denied or allowed on."""
@@ -108,6 +109,7 @@ ACTIONS: Final = {
     "DeleteSink": "ManageSinks",
     "SkipSink": "ManageSinks",
     "SetSinkQuota": "ManageSinks",
+    "SetSinkOwner": "ManageSinks",
 }
 """The action of a method in a policy, if it is not the method's name."""
 

@@ -42,6 +42,7 @@ from bascule.metadata.sink_commands import (
     LinkSink,
     OpenSink,
     PublishSink,
+    SetSinkOwner,
     SetSinkQuota,
     SkipSink,
 )
@@ -126,6 +127,7 @@ commands: st.SearchStrategy[Command] = st.one_of(
     st.builds(SkipSink, NAMESPACES, SINKS, INDEXES, EPOCHS, INDEXES, OWNERS),
     st.builds(DeleteSink, NAMESPACES, SINKS, INDEXES, EPOCHS),
     st.builds(SetSinkQuota, NAMESPACES, SINKS, INDEXES, INT64),
+    st.builds(SetSinkOwner, NAMESPACES, SINKS, INDEXES, OWNERS),
     st.builds(AdvanceClock, EPOCHS),
 )
 logs = st.lists(commands, max_size=40)

@@ -52,7 +52,7 @@ impl Method {
 
 /// Every method that is served, sorted by path.
 #[rustfmt::skip]
-pub static METHODS: [Method; 47] = [
+pub static METHODS: [Method; 48] = [
     Method { path: "/arrow.flight.protocol.FlightService/DoAction", is_ours: false, handler: None, streams_requests: false, reads: false },
     Method { path: "/arrow.flight.protocol.FlightService/DoExchange", is_ours: false, handler: None, streams_requests: true, reads: false },
     Method { path: "/arrow.flight.protocol.FlightService/DoGet", is_ours: false, handler: None, streams_requests: false, reads: false },
@@ -77,6 +77,7 @@ pub static METHODS: [Method; 47] = [
     Method { path: "/bascule.admin.v1.Admin/PurgeStream", is_ours: true, handler: Some("admin/PurgeStream"), streams_requests: false, reads: false },
     Method { path: "/bascule.admin.v1.Admin/RenewSink", is_ours: true, handler: Some("admin/RenewSink"), streams_requests: false, reads: true },
     Method { path: "/bascule.admin.v1.Admin/ResumeStream", is_ours: true, handler: Some("admin/ResumeStream"), streams_requests: false, reads: false },
+    Method { path: "/bascule.admin.v1.Admin/SetSinkOwner", is_ours: true, handler: Some("admin/SetSinkOwner"), streams_requests: false, reads: false },
     Method { path: "/bascule.admin.v1.Admin/SetSinkQuota", is_ours: true, handler: Some("admin/SetSinkQuota"), streams_requests: false, reads: false },
     Method { path: "/bascule.admin.v1.Admin/SkipSink", is_ours: true, handler: Some("admin/SkipSink"), streams_requests: false, reads: false },
     Method { path: "/bascule.admin.v1.Admin/TrimPartition", is_ours: true, handler: Some("admin/TrimPartition"), streams_requests: false, reads: false },

@@ -17,7 +17,7 @@ from bascule.client._core.calls.details import (
     PartitionDetails,
     StreamDetails,
 )
-from bascule.client._core.calls.sinks import Sink, SinkPartition
+from bascule.client._core.calls.sinks import Sink, SinkPartition, SinkSkip
 from bascule.client._core.consumer_config import GroupStart
 from bascule.client._core.consumer_flow import OnChange
 from bascule.client._core.cursors import group_cursor
@@ -82,6 +82,7 @@ __all__ = [
     "Record",
     "Sink",
     "SinkPartition",
+    "SinkSkip",
     "Start",
     "Stop",
     "Stream",

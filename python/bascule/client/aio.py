@@ -259,6 +259,7 @@ class AsyncClient(AsyncResource[Client]):
     sink: Final = awaited(Client.sink)
     delete_sink: Final = awaited(Client.delete_sink)
     skip_sink: Final = awaited(Client.skip_sink)
+    set_sink_owner: Final = awaited(Client.set_sink_owner)
     set_sink_quota: Final = awaited(Client.set_sink_quota)
 
 

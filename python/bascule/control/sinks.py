@@ -26,7 +26,7 @@ from bascule.control.sink_table import table_changes
 from bascule.errors import BrokerError, error
 from bascule.logs import emit
 from bascule.metadata import State, StreamKey, apply_publish, apply_sinks
-from bascule.metadata.apply_publish import check_epoch, is_answered
+from bascule.metadata.apply_publish import check_epoch, difference, is_answered
 from bascule.metadata.rejection import RejectedError, RejectionCode, rejected
 from bascule.metadata.sink_commands import (
     AdvanceClock,
@@ -36,6 +36,7 @@ from bascule.metadata.sink_commands import (
     LinkSink,
     OpenSink,
     PublishSink,
+    SetSinkOwner,
     SetSinkQuota,
     SkipSink,
 )
@@ -155,7 +156,11 @@ class Sinks:
             check_epoch(sink, command.epoch, command.accept_gap)
             await self._finished(command, deadline, needed=True)
             command = await self._confirmed(command)
+        differs = _difference(sink, command)
         await self.controller.propose(command, max(1.0, deadline - asyncio.get_running_loop().time()))
+        if differs:
+            text = f"{differs}: the repetition was accepted, the rows of the first time stay"
+            emit(30, "control.sinks", text, namespace=sink.namespace, sink=sink.name, epoch=command.epoch)
         return await self._finished(command, deadline, needed=False)
 
     async def _confirmed(self, command: PublishSink) -> PublishSink:
@@ -249,14 +254,16 @@ class Sinks:
         """
         apply_sinks.delete(self.state, self.state.index, DeleteSink(sink.namespace, sink.name, sink.id))
 
-    async def delete(self, sink: Sink, timeout_s: float) -> None:
-        """Forget a sink.
+    async def delete(self, sink: Sink, by: str, timeout_s: float) -> None:
+        """Forget a sink; `by` is who asked for it.
 
         Raises:
             RejectedError: `sink_busy`: its last epoch is not linked everywhere.
             BrokerError: as `MetadataLog.propose`.
         """
         await self.controller.propose(DeleteSink(sink.namespace, sink.name, sink.id), timeout_s)
+        last = "" if sink.last_epoch is None else f" with last epoch {sink.last_epoch}"
+        emit(30, "control.sinks", f"a sink{last} was deleted", namespace=sink.namespace, sink=sink.name, by=by)
 
     async def skip(self, sink: Sink, incarnation: int, by: str, timeout_s: float) -> None:
         """Give up the decided rows for one partition.
@@ -268,6 +275,11 @@ class Sinks:
         ordinal = sink.last.ordinal if sink.last is not None else 0
         command = SkipSink(sink.namespace, sink.name, sink.id, ordinal, incarnation, by)
         await self.controller.propose(command, timeout_s)
+        skipped = self.sink(sink.namespace, sink.name).last_skip
+        if skipped is not None:
+            text = f"{skipped.rows} rows of epoch {skipped.epoch} were given up"
+            place = {"namespace": sink.namespace, "stream": skipped.stream, "partition": skipped.partition}
+            emit(30, "control.sinks", text, sink=sink.name, by=by, **place)
 
     async def set_quota(self, sink: Sink, quota_bytes: int, timeout_s: float) -> None:
         """Bound staged bytes; 0 = the broker's default.
@@ -277,6 +289,25 @@ class Sinks:
             BrokerError: as `MetadataLog.propose`.
         """
         await self.controller.propose(SetSinkQuota(sink.namespace, sink.name, sink.id, quota_bytes), timeout_s)
+
+    def check_owner(self, sink: Sink, owner: str) -> None:
+        """Refuse what `set_owner` would refuse; changes nothing.
+
+        Raises:
+            RejectedError: the name is too long.
+        """
+        apply_sinks.set_owner(self.state, self.state.index, SetSinkOwner(sink.namespace, sink.name, sink.id, owner))
+
+    async def set_owner(self, sink: Sink, owner: str, by: str, timeout_s: float) -> None:
+        """Give a sink to another client, empty = a client without a certificate; `by` is who asked for it.
+
+        Raises:
+            RejectedError: the name is too long.
+            BrokerError: as `MetadataLog.propose`.
+        """
+        await self.controller.propose(SetSinkOwner(sink.namespace, sink.name, sink.id, owner), timeout_s)
+        text = f"a sink of client {sink.owner!r} was given to client {owner!r}"
+        emit(30, "control.sinks", text, namespace=sink.namespace, sink=sink.name, by=by)
 
     # -- reports of the data plane ------------------------------------------------------------------------------------
     def on_partition(self, event: PartitionChange) -> LinkSink | None:
@@ -363,6 +394,10 @@ class Sinks:
             await self.controller.propose(command, PROPOSE_S)
         except (RejectedError, BrokerError) as failure:
             emit(30, "control.sinks", f"a sink was not tidied up: {failure}", command=type(command).__name__)
+            return
+        if isinstance(command, ExpireSink):
+            text = f"an attempt of epoch {command.epoch} expired: nobody sent rows of it or renewed it for an hour"
+            emit(30, "control.sinks", text, namespace=command.namespace, sink=command.name)
 
     def _on_state(self, state: State) -> None:
         if state.sinks is not self._shown:
@@ -374,6 +409,17 @@ class Sinks:
             self._blocked = {key: why for key, why in self._blocked.items() if key[0] in self._waiting}
         if self._waiting and paused_targets(state):
             self._linking.set()
+
+
+def _difference(sink: Sink, command: PublishSink) -> str:
+    """How a repeated epoch differs from what is stored, although it may be accepted; empty = it does not."""
+    last = sink.last
+    if last is None or command.epoch != sink.last_epoch or is_answered(sink, command):
+        return ""
+    found = difference(sink, command.input_rows, command.input_digest, command.offsets_hash)
+    if found is None and command.input_digest != last.input_digest:
+        return f"epoch {last.epoch} has other rows than it was published with, from the same offsets"
+    return found or ""
 
 
 def _writer(sink: Sink | OpenSink) -> tuple[str, str, str, str]:

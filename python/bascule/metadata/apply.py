@@ -38,6 +38,7 @@ from bascule.metadata.sink_commands import (
     LinkSink,
     OpenSink,
     PublishSink,
+    SetSinkOwner,
     SetSinkQuota,
     SkipSink,
 )
@@ -102,5 +103,6 @@ _CHANGES: Final[dict[type[Command], Callable[[State, int, Any], State]]] = {
     SkipSink: apply_sinks.skip,
     DeleteSink: apply_sinks.delete,
     SetSinkQuota: apply_sinks.set_quota,
+    SetSinkOwner: apply_sinks.set_owner,
     AdvanceClock: apply_sinks.advance_clock,
 }

@@ -14,6 +14,7 @@ from bascule.metadata.sink_commands import (
     LinkSink,
     OpenSink,
     PublishSink,
+    SetSinkOwner,
     SetSinkQuota,
     SkipSink,
 )
@@ -26,11 +27,12 @@ from bascule.metadata.sinks import (
     Lifetime,
     Published,
     Sink,
+    Skip,
     TargetPartition,
     TargetStream,
 )
 
-Command = PublishSink | LinkSink | ExpireSink | SkipSink | DeleteSink | SetSinkQuota
+Command = PublishSink | LinkSink | ExpireSink | SkipSink | DeleteSink | SetSinkQuota | SetSinkOwner
 
 
 def open_sink(state: State, index: int, command: OpenSink) -> State:
@@ -111,10 +113,17 @@ def _client(owner: str) -> str:
     return f"client {owner}" if owner else "a client without a certificate"
 
 
+def owner_sentence(sink: Sink) -> str:
+    """Why a client that is not the owner is refused, and the remedy."""
+    return (
+        f"sink {sink.name} belongs to {sink.owner or 'a client without a certificate'}: write as that client, or have "
+        f"an administrator give the sink to this one by `bascule sink owner {sink.name} <client>`"
+    )
+
+
 def _check_opener(sink: Sink, command: OpenSink) -> None:
     if sink.owner != command.owner:
-        owner = sink.owner or "a client without a certificate"
-        raise rejected(RejectionCode.SINK_NOT_OWNED, f"sink {sink.name} belongs to {owner}")
+        raise rejected(RejectionCode.SINK_NOT_OWNED, owner_sentence(sink))
     if sink.kind != command.kind:
         message = f"sink {sink.name} is written by a {sink.kind} write, not by a {command.kind} write"
         raise rejected(RejectionCode.SINK_CONFLICT, message)
@@ -176,16 +185,28 @@ def link(state: State, _: int, command: LinkSink) -> State:
 
 
 def skip(state: State, _: int, command: SkipSink) -> State:
-    """Give up the rows for one partition."""
+    """Give up the rows for one partition; the record keeps how many they were and who decided it."""
     sink = find(state, command)
     published = _decided(sink, command.ordinal)
-    if not any(item.incarnation == command.incarnation for _, item in published.waiting):
+    found = next(
+        ((stream, item) for stream, item in published.waiting if item.incarnation == command.incarnation), None
+    )
+    if found is None:
         raise invalid(f"epoch {published.epoch} of sink {sink.name} has nothing to link to that partition")
+    stream, given_up = found
 
     def change(partition: TargetPartition) -> TargetPartition:
         return replace(partition, phase="skipped") if partition.incarnation == command.incarnation else partition
 
-    return put(state, replace(sink, last=_with_partitions(published, change)))
+    return put(
+        state,
+        replace(
+            sink,
+            last=_with_partitions(published, change),
+            skipped_rows=sink.skipped_rows + given_up.rows,
+            last_skip=Skip(published.epoch, stream.name, given_up.number, given_up.rows, command.skipped_by),
+        ),
+    )
 
 
 def expire(state: State, _: int, command: ExpireSink) -> State:
@@ -232,6 +253,13 @@ def set_quota(state: State, _: int, command: SetSinkQuota) -> State:
     if command.quota_bytes < 0:
         raise invalid(f"quota {command.quota_bytes} is below 0")
     return put(state, replace(find(state, command), quota_bytes=command.quota_bytes))
+
+
+def set_owner(state: State, _: int, command: SetSinkOwner) -> State:
+    """Give it to another client."""
+    if command.owner:
+        check_name("name of an owner", command.owner)
+    return put(state, replace(find(state, command), owner=command.owner))
 
 
 def advance_clock(state: State, _: int, command: AdvanceClock) -> State:

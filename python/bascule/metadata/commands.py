@@ -17,6 +17,7 @@ from bascule.metadata.sink_commands import (
     LinkSink,
     OpenSink,
     PublishSink,
+    SetSinkOwner,
     SetSinkQuota,
     SkipSink,
 )
@@ -255,6 +256,7 @@ Command: TypeAlias = (
     | SkipSink
     | DeleteSink
     | SetSinkQuota
+    | SetSinkOwner
     | AdvanceClock
 )
 
@@ -281,6 +283,7 @@ _TYPES: dict[str, type[Command]] = {
     "skip_sink": SkipSink,
     "delete_sink": DeleteSink,
     "set_sink_quota": SetSinkQuota,
+    "set_sink_owner": SetSinkOwner,
     "advance_clock": AdvanceClock,
 }
 _NAMES = {kind: name for name, kind in _TYPES.items()}

@@ -140,6 +140,16 @@ class SetSinkQuota:
 
 
 @dataclass(frozen=True, slots=True)
+class SetSinkOwner:
+    """Give the sink to another client; its epochs, pieces and writer stay. Empty = a client without a certificate."""
+
+    namespace: str
+    name: str
+    id: int
+    owner: str
+
+
+@dataclass(frozen=True, slots=True)
 class AdvanceClock:
     """So much time has passed for the controller, by its monotonic clock, since its last entry of this type."""
 

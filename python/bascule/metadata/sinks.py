@@ -118,13 +118,33 @@ class Attempt:
 
 
 @dataclass(frozen=True, slots=True)
+class Skip:
+    """Decided rows that an administrator gave up.
+
+    Attributes:
+        epoch: of the rows.
+        stream: that they were for, in the sink's namespace.
+        partition: number.
+        rows: how many.
+        by: who decided it.
+    """
+
+    epoch: int
+    stream: str
+    partition: int
+    rows: int
+    by: str
+
+
+@dataclass(frozen=True, slots=True)
 class Sink:
     """An exactly-once writer.
 
     Attributes:
         namespace: part of the identity.
         name: part of the identity.
-        owner: who opened it first, by certificate; empty = a broker without identities.
+        owner: who writes, by certificate: who opened it first, or whom an administrator named; empty = a client without
+            a certificate.
         kind: who writes.
         lifetime: when the record goes by itself.
         id: index of the entry that created it.
@@ -138,6 +158,8 @@ class Sink:
         accepted: the attempt that the current run had accepted last.
         expired: attempts that may not be published any more, the newest last.
         quota_bytes: most staged bytes; 0 = the broker's default.
+        skipped_rows: rows of all its epochs that administrators gave up.
+        last_skip: the last rows that were given up.
         used_ms: by `State.clock_ms`, when it was opened or published last.
     """
 
@@ -158,6 +180,8 @@ class Sink:
     expired: tuple[Attempt, ...] = ()
     quota_bytes: int = 0
     used_ms: int = 0
+    skipped_rows: int = 0
+    last_skip: Skip | None = None
 
     @property
     def producer_id(self) -> int:

@@ -32,7 +32,7 @@ ORDER = [
     "stream show", "stream edit",
     "stream pause", "stream resume", "stream readonly", "produce", "consume", "cursor set", "cursor get", "cursor list",
     "cursor forget", "group list", "group show", "group members", "group reset", "group delete",
-    "sink list", "sink show", "sink quota", "sink skip", "sink delete",
+    "sink list", "sink show", "sink owner", "sink quota", "sink skip", "sink delete",
     "bench", "spark doctor", "spark ddl", "stream trim", "stream purge",
     "stream delete",
 ]  # fmt: skip

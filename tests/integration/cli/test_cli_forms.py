@@ -58,7 +58,7 @@ MOVING = {("status",), ("stream", "list"), ("group", "list"), ("log", "verify")}
 """Their results contain times, or effects of other tests."""
 ELSEWHERE = {
     **dict.fromkeys(
-        [("sink", "list"), ("sink", "show"), ("sink", "delete"), ("sink", "skip"), ("sink", "quota")],
+        [("sink", name) for name in ("list", "show", "delete", "skip", "owner", "quota")],
         "tests/unit/cli/test_cli_sinks.py",
     ),
     **dict.fromkeys([("spark", "doctor"), ("spark", "ddl")], "tests/integration/cli/test_cli_spark.py"),

@@ -138,6 +138,7 @@ async def test_every_method_of_the_admin_service_answers_an_empty_request(broker
         **dict.fromkeys(["FetchGroupDetails", "FetchBrokerDetails", "FetchSinks"], "OK"),
         **dict.fromkeys(["OpenSink", "FetchSinkStreams"], "INVALID_ARGUMENT"),
         **dict.fromkeys(
-            ["PublishSink", "AbortSink", "RenewSink", "DeleteSink", "SkipSink", "SetSinkQuota"], "NOT_FOUND"
+            ["PublishSink", "AbortSink", "RenewSink", "DeleteSink", "SkipSink", "SetSinkQuota", "SetSinkOwner"],
+            "NOT_FOUND",
         ),
     }

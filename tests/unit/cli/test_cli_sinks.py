@@ -148,6 +148,25 @@ def test_a_quota_has_units_and_shows_the_one_before(native: FakeNative, capsys: 
     assert [method for method, _ in native.requests] == ["FetchSinks"]
 
 
+def test_an_owner_shows_the_one_before(native: FakeNative, capsys: pytest.CaptureFixture[str]) -> None:
+    native.answers = [answer("SetSinkOwner", before="")] * 2
+    for options, dry_run in ((["--dry-run"], True), ([], False)):
+        assert main(["sink", "owner", "s", "spark", *options, "--output", "json"]) == 0
+        shown = {"sink": "s", "before": "", "after": "spark", "dry_run": dry_run}
+        assert json.loads(capsys.readouterr().out) == shown
+    assert made(native) == [("SetSinkOwner", True), ("SetSinkOwner", False)]
+
+
+def test_rows_that_were_given_up_are_shown(native: FakeNative, capsys: pytest.CaptureFixture[str]) -> None:
+    skip = {"epoch": 3, "stream": "orders", "partition": 1, "rows": 8, "by": "oncall"}
+    native.answers = [answer("FetchSinks", sinks=[{**SINK, "skipped_rows": 9, "last_skip": skip}])] * 2
+    assert main(["sink", "show", "daily-totals", "--output", "json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert (document["skipped_rows"], document["last_skip"]) == (9, skip)
+    assert main(["sink", "show", "daily-totals"]) == 0
+    assert "oncall" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("size", "said"),
     [("big", "'big' is not a size"), ("-1", "No such option"), ("9000000TiB", "is above 9223372036854775807 bytes")],

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from bascule import Sink, SinkPartition
+from bascule import Sink, SinkPartition, SinkSkip
 from bascule._admin_pb import message
 from bascule.client import AsyncClient
 from bascule.errors import StateError, UnavailableError, UsageError
@@ -31,11 +31,14 @@ def test_a_sink_has_every_field_of_the_answer() -> None:
     fields: dict[str, Any] = {
         "name": "s", "owner": "ada", "kind": "stream", "lifetime": "kept", "id": 7, "generation": 9, "query_id": "q",
         "run_id": "r", "last_epoch": 0, "input_rows": 11, "finished": False, "staged_bytes": 4096, "quota_bytes": 1,
+        "skipped_rows": 8,
     }  # fmt: skip
-    native.answers = [answer("FetchSinks", sinks=[{**fields, "partitions": partitions}])]
+    skip: dict[str, Any] = {"epoch": 3, "stream": "orders", "partition": 1, "rows": 8, "by": "oncall"}
+    native.answers = [answer("FetchSinks", sinks=[{**fields, "partitions": partitions, "last_skip": skip}])]
     found = client_of(native).sink("s", namespace="other")
     assert found == Sink(
         **fields,
+        last_skip=SinkSkip(**skip),
         partitions=(
             SinkPartition("orders", 0, 5, "linked", 0, ""),
             SinkPartition("orders", 1, 6, "decided", None, "the disk is full"),
@@ -48,7 +51,8 @@ def test_a_sink_has_every_field_of_the_answer() -> None:
 def test_a_sink_without_an_epoch_has_none() -> None:
     native = FakeNative()
     native.answers = [answer("FetchSinks", sinks=[{"name": "s", "finished": True}])]
-    assert client_of(native).sink("s").last_epoch is None
+    found = client_of(native).sink("s")
+    assert (found.last_epoch, found.last_skip) == (None, None)
 
 
 def test_sinks_are_ordered_by_name() -> None:
@@ -105,6 +109,17 @@ def test_a_skip_names_its_partition_also_the_first_one() -> None:
     for number in (-1, 1 << 31):
         with pytest.raises(UsageError, match=f"partition is {number}"):
             client_of(native).skip_sink("s", "orders", number)
+
+
+@pytest.mark.parametrize("owner", ["ada", ""])
+def test_an_owner_is_sent_also_the_empty_one(owner: str) -> None:
+    native = FakeNative()
+    native.answers = [answer("SetSinkOwner", before="bob")] * 2
+    for dry_run in (True, False):
+        assert client_of(native).set_sink_owner("s", owner, namespace="other", dry_run=dry_run) == "bob"
+        request = sent(native, "SetSinkOwner")
+        assert request.HasField("owner")
+        assert (request.name, request.namespace, request.owner, request.dry_run) == ("s", "other", owner, dry_run)
 
 
 def test_a_quota_is_sent_with_its_bounds() -> None:

@@ -205,6 +205,33 @@ async def test_a_repeated_call_that_overtakes_the_first_one_is_answered_as_that_
         assert (done.last_epoch, done.is_finished) == (0, True)
 
 
+async def test_a_repeated_epoch_that_is_accepted_with_other_rows_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    async with running() as rig:
+        sinks = await prepared(rig, Leaders())
+        sink = await sinks.open(OPEN, 5.0)
+        await sinks.publish(replace(publish(sink, sinks.state, 0), offsets_hash="1" * 64), 0.05)
+        said: list[str] = []
+        for run, changes in (
+            ("1", {}),
+            ("2", {"input_digest": "e" * 32}),
+            ("3", {"input_rows": 21, "accept_difference": True}),
+        ):
+            again = await sinks.open(replace(OPEN, run_id=NEXT_RUN[:-1] + run), 5.0)
+            repeated = replace(
+                publish(again, sinks.state, 0, TOKEN_2), winners=(), targets=(), offsets_hash="1" * 64, **changes
+            )
+            caplog.clear()
+            with caplog.at_level(30, "bascule.control.sinks"):
+                await sinks.publish(repeated, 0.05)
+            said.append(";".join(record.getMessage() for record in caplog.records))
+        accepted = ": the repetition was accepted, the rows of the first time stay"
+        assert said == [
+            "",
+            f"epoch 0 has other rows than it was published with, from the same offsets{accepted}",
+            f"epoch 0 was published with 20 rows and has 21 now{accepted}",
+        ]
+
+
 async def test_pieces_that_are_missing_because_the_attempt_is_void_are_refused_for_that_reason() -> None:
     async with running() as rig:
         leaders = Leaders()
@@ -312,7 +339,9 @@ async def test_reports_are_entered_once() -> None:
         assert sinks.on_partition(PartitionChange(1, 0, "recovered", "text", b"{}")) is None
 
 
-async def test_an_attempt_expires_when_every_leader_was_idle_and_nobody_renewed_it() -> None:
+async def test_an_attempt_expires_when_every_leader_was_idle_and_nobody_renewed_it(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     async with running() as rig:
         leaders, clock = Leaders(), Clock()
         sinks = await prepared(rig, leaders, clock)
@@ -329,6 +358,8 @@ async def test_an_attempt_expires_when_every_leader_was_idle_and_nobody_renewed_
         await sinks.round()
         assert sinks.sink("default", "s").expired == (Attempt(0, TOKEN, sink.generation),)
         await sinks.round()
+        (record,) = (item for item in caplog.records if item.name == "bascule.control.sinks")
+        assert record.getMessage().startswith("an attempt of epoch 0 expired: nobody sent rows of it")
 
 
 async def test_records_of_batch_writes_go_by_time_and_named_sinks_stay() -> None:

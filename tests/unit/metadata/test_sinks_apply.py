@@ -21,6 +21,7 @@ from bascule.metadata.sink_commands import (
     LinkedPartition,
     LinkSink,
     OpenSink,
+    SetSinkOwner,
     SetSinkQuota,
     SkipSink,
 )
@@ -28,6 +29,7 @@ from bascule.metadata.sinks import (
     MAX_RETIRED_QUERIES,
     MAX_TARGETS,
     MAX_TASKS,
+    Skip,
     TargetPartition,
     TargetStream,
     attempt_ids,
@@ -105,6 +107,18 @@ def test_a_sink_keeps_so_many_queries_and_refuses_the_next_one() -> None:
     state = replace(state, sinks={StreamKey("default", "s"): sink})
     full = do(state, replace(OPEN, query_id=OTHER, run_id=NEXT_RUN))
     assert refused(full, replace(OPEN, query_id=queries[0], run_id="r3")) == "invalid"
+
+
+def test_an_owner_is_replaced_and_nothing_else() -> None:
+    state = published(start(), 3)
+    sink = sink_of(state)
+    given = SetSinkOwner("default", "s", sink.id, "bob")
+    assert decode_command(encode_command(given)) == given
+    after = do(state, given)
+    assert sink_of(after) == replace(sink, owner="bob")
+    assert refused(after, replace(OPEN, run_id=NEXT_RUN)) == "sink_not_owned"
+    do(after, replace(OPEN, run_id=NEXT_RUN, owner="bob"))
+    assert refused(state, replace(given, id=sink.id + 1)) == "sink_not_found"
 
 
 def test_a_take_over_leaves_what_is_to_be_linked() -> None:
@@ -273,7 +287,11 @@ def test_skipping_finishes_a_partition_that_waits_and_no_other() -> None:
     sink, stream = sink_of(state), state.streams[StreamKey("default", "orders")]
     skip = SkipSink("default", "s", sink.id, 1, stream.partitions[1].incarnation, "ada")
     assert refused(state, replace(skip, incarnation=stream.partitions[0].incarnation)) == "invalid"
-    assert sink_of(do(state, skip)).is_finished
+    after = do(state, skip)
+    assert sink_of(after).is_finished
+    assert (sink_of(after).skipped_rows, sink_of(after).last_skip) == (10, Skip(0, "orders", 1, 10, "ada"))
+    later = published(after, 1)
+    assert sink_of(later).last_skip == sink_of(after).last_skip
 
 
 def test_a_sink_with_something_to_link_is_not_deleted() -> None:

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 from bascule._seam import PartitionChange
-from bascule.metadata import StreamKey
+from bascule.metadata import StreamKey, decode_snapshot, encode_snapshot
 from bascule.protocols.admin import sinks as handlers_of_sinks
 from bascule.protocols.grpc_status import Status
 
-from tests.unit.metadata.sink_rig import QUERY, RUN
+from tests.unit.metadata.sink_rig import NEXT_RUN, QUERY, RUN
 from tests.unit.protocols.sink_service import OPEN, Service, opening
 
 
@@ -101,6 +101,63 @@ async def test_skipped_rows_are_counted_and_a_dry_run_skips_none(service: Servic
     assert (await service.refused("SkipSink", **place))[:2] == nothing
 
 
+async def test_rows_that_were_given_up_stay_known_after_the_next_epoch_and_a_snapshot(
+    service: Service, caplog: pytest.LogCaptureFixture
+) -> None:
+    await service.ask("OpenSink", **OPEN)
+    await service.ask("PublishSink", **service.epoch(4))
+    await service.link(0)
+    assert not (await service.ask("FetchSinks")).sinks[0].HasField("last_skip")
+    with caplog.at_level(30, "bascule.control.sinks"):
+        await service.ask("SkipSink", name="s", stream="orders", partition=1)
+    assert [record.getMessage() for record in caplog.records] == ["10 rows of epoch 4 were given up"]
+    await service.ask("PublishSink", **service.epoch(5))
+    await service.link()
+    await service.ask("PublishSink", **service.epoch(6))
+    await service.ask("SkipSink", name="s", stream="orders", partition=0)
+    (shown,) = (await service.ask("FetchSinks")).sinks
+    skip = shown.last_skip
+    assert (shown.skipped_rows, skip.epoch, skip.stream, skip.partition, skip.rows, skip.by) == (
+        20, 6, "orders", 0, 10, "ada",
+    )  # fmt: skip
+    assert decode_snapshot(encode_snapshot(service.state)).sinks == service.state.sinks
+
+
+async def test_what_administrators_do_to_a_sink_is_logged_with_who_did_it(
+    service: Service, caplog: pytest.LogCaptureFixture
+) -> None:
+    await service.ask("OpenSink", **OPEN)
+    await service.ask("PublishSink", **service.epoch(4))
+    await service.link()
+    with caplog.at_level(30, "bascule.control.sinks"):
+        await service.ask("SetSinkOwner", "oncall", name="s", owner="bob")
+        await service.ask("DeleteSink", None, name="s")
+    said = [(record.getMessage(), record.fields["by"]) for record in caplog.records]  # type: ignore[attr-defined]
+    assert said == [
+        ("a sink of client 'ada' was given to client 'bob'", "oncall"),
+        ("a sink with last epoch 4 was deleted", "127.0.0.1:5"),
+    ]
+
+
+async def test_an_administrator_gives_a_sink_to_another_client_with_its_epochs(service: Service) -> None:
+    await service.ask("OpenSink", None, **OPEN)
+    await service.ask("PublishSink", None, **service.epoch())
+    await service.link()
+    assert (await service.refused("OpenSink", "ada", **OPEN))[1] == "sink_not_owned"
+    status, _, text = await service.refused("SetSinkOwner", name="s")
+    assert (status, text.split(":")[0]) == (Status.INVALID_ARGUMENT, "owner is missing")
+    status, _, text = await service.refused("SetSinkOwner", name="s", owner="a" * 256, dry_run=True)
+    assert (status, text) == (Status.INVALID_ARGUMENT, "name of an owner is not between 1 and 255 bytes long")
+    for dry_run in (True, False):
+        assert (await service.ask("SetSinkOwner", name="s", owner="ada", dry_run=dry_run)).before == ""
+        assert (service.sink().owner == "ada") is not dry_run
+    opened = await service.ask("OpenSink", "ada", **opening(run_id=NEXT_RUN))
+    assert opened.last_epoch == 0, "the epochs stay, so the last one is not written again"
+    assert (await service.refused("OpenSink", None, **OPEN))[1] == "sink_not_owned"
+    assert (await service.ask("SetSinkOwner", name="s", owner="")).before == "ada"
+    await service.ask("RenewSink", None, **service.attempt())
+
+
 async def test_a_quota_below_zero_is_refused(service: Service) -> None:
     await service.ask("OpenSink", **OPEN)
     status, _, text = await service.refused("SetSinkQuota", name="s", quota_bytes=-1)
@@ -111,7 +168,9 @@ async def test_a_quota_below_zero_is_refused(service: Service) -> None:
     assert service.sink().quota_bytes == 0
 
 
-@pytest.mark.parametrize("method", ["PublishSink", "AbortSink", "RenewSink", "DeleteSink", "SkipSink", "SetSinkQuota"])
+@pytest.mark.parametrize(
+    "method", ["PublishSink", "AbortSink", "RenewSink", "DeleteSink", "SkipSink", "SetSinkQuota", "SetSinkOwner"]
+)
 async def test_a_sink_that_does_not_exist_is_named(service: Service, method: str) -> None:
     status, code, text = await service.refused(method, name="gone")
     assert (status, code) == (Status.NOT_FOUND, "sink_not_found")

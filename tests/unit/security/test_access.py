@@ -120,6 +120,7 @@ BODIES = {
     "DeleteSink": {"name": "x"},
     "SkipSink": {"name": "x"},
     "SetSinkQuota": {"name": "x"},
+    "SetSinkOwner": {"name": "x"},
 }
 OURS = {name for name, method in METHODS.items() if method.service == "bascule.admin.v1.Admin"}
 
@@ -155,6 +156,7 @@ SIMILAR = {
     "DeleteSink": "ManageSinks",
     "SkipSink": "ManageSinks",
     "SetSinkQuota": "ManageSinks",
+    "SetSinkOwner": "ManageSinks",
 }
 OWNED = ["AbortSink", "RenewSink"]
 """They need no right but to be the owner of the sink, which their handlers check."""

@@ -1,4 +1,4 @@
-"""`bascule sink list | show | delete | skip | quota`: the exactly-once writers of Spark."""
+"""`bascule sink list | show | delete | skip | owner | quota`: the exactly-once writers of Spark."""
 
 # ruff: noqa: PLR0913 (a command has its options as parameters)
 
@@ -77,6 +77,16 @@ class QuotaChange:
     sink: str
     before: int
     after: int
+    dry_run: bool
+
+
+@dataclass(frozen=True, slots=True)
+class OwnerChange:
+    """A change of the owner, made or (with `--dry-run`) proposed; empty = clients without a certificate."""
+
+    sink: str
+    before: str
+    after: str
     dry_run: bool
 
 
@@ -171,6 +181,33 @@ def skip(
             ask(f"Lose {what}?", name=name, connection=connection, yes=yes)
             rows = client.skip_sink(name, stream, partition, namespace=namespace)
     render(SinkSkip(name, stream, partition, rows, dry_run), output)
+
+
+@app.command()
+@connected()
+def owner(
+    connection: Connection,
+    name: Name,
+    client_name: Annotated[
+        str, typer.Argument(help='Name in the certificate of the client; "" = clients without one.')
+    ],
+    *,
+    namespace: Namespace = "default",
+    dry_run: DryRun = False,
+    output: Output = OutputFormat.TABLE,
+) -> None:
+    """Give a sink to another client, which alone may write then: after certificates were switched on, or changed names.
+
+    Its epochs stay, so a query that runs its last epoch again writes nothing twice.
+
+    Examples:
+        bascule sink owner daily-totals spark --dry-run
+
+        bascule sink owner daily-totals spark
+    """
+    with connection.open() as client:
+        before = client.set_sink_owner(name, client_name, namespace=namespace, dry_run=dry_run)
+    render(OwnerChange(name, before, client_name, dry_run), output)
 
 
 @app.command()

@@ -1,4 +1,4 @@
-"""OpenSink, PublishSink, AbortSink, RenewSink, FetchSinkStreams, FetchSinks, DeleteSink, SkipSink and SetSinkQuota."""
+"""The methods about sinks: of those who write, and of administrators."""
 
 import asyncio
 from collections.abc import Mapping
@@ -11,6 +11,8 @@ from bascule.control.specs import INTERNAL_STREAMS
 from bascule.engine import id_flaw
 from bascule.errors import AccessError
 from bascule.metadata import DEFAULT_NAMESPACE, Stream, StreamKey
+from bascule.metadata.apply_sinks import owner_sentence
+from bascule.metadata.json_codec import to_plain
 from bascule.metadata.rejection import RejectedError, RejectionCode, rejected
 from bascule.metadata.sink_commands import OpenSink, PublishSink
 from bascule.metadata.sinks import MAX_TARGETS, MAX_TASKS, Attempt, Sink, TargetPartition, TargetStream, pack_winners
@@ -33,6 +35,7 @@ _LIFETIMES: Final = ("kept", "month", "hour")
 _SinkMessage = message("Sink")
 _SinkPartition = message("SinkPartition")
 _SinkStream = message("SinkStream")
+_SinkSkip = message("SinkSkip")
 
 
 class SinkMethods:
@@ -53,6 +56,7 @@ class SinkMethods:
             "DeleteSink": _mapped(self.delete_sink),
             "SkipSink": _mapped(self.skip_sink),
             "SetSinkQuota": _mapped(self.set_sink_quota),
+            "SetSinkOwner": _mapped(self.set_sink_owner),
         }
 
     async def open_sink(self, asked: Any, request: AdminRequest) -> Any:
@@ -151,7 +155,7 @@ class SinkMethods:
         if asked.dry_run:
             self._sinks.check_delete(sink)
         else:
-            await self._sinks.delete(sink, request.timeout_s)
+            await self._sinks.delete(sink, _caller(request), request.timeout_s)
         return message("DeleteSinkResponse")(last_epoch=sink.last_epoch)
 
     async def skip_sink(self, asked: Any, request: AdminRequest) -> Any:
@@ -161,8 +165,7 @@ class SinkMethods:
             raise _invalid("partition is missing: rows that are skipped are lost, so it has to be named")
         target = _waiting(sink, asked.stream, asked.partition)
         if not asked.dry_run:
-            by = request.client or request.peer
-            await self._sinks.skip(sink, target.incarnation, by, request.timeout_s)
+            await self._sinks.skip(sink, target.incarnation, _caller(request), request.timeout_s)
         return message("SkipSinkResponse")(rows=target.rows)
 
     async def set_sink_quota(self, asked: Any, request: AdminRequest) -> Any:
@@ -171,11 +174,22 @@ class SinkMethods:
         await self._sinks.set_quota(sink, asked.quota_bytes, request.timeout_s)
         return message("SetSinkQuotaResponse")()
 
+    async def set_sink_owner(self, asked: Any, request: AdminRequest) -> Any:
+        """SetSinkOwner."""
+        sink = self._sinks.sink(asked.namespace or DEFAULT_NAMESPACE, asked.name)
+        if not asked.HasField("owner"):
+            raise _invalid("owner is missing: name the client, or give an empty name for clients without a certificate")
+        if flaw := id_flaw(asked.owner) if asked.owner else None:
+            raise _invalid(flaw)
+        self._sinks.check_owner(sink, asked.owner)
+        if not asked.dry_run and asked.owner != sink.owner:
+            await self._sinks.set_owner(sink, asked.owner, _caller(request), request.timeout_s)
+        return message("SetSinkOwnerResponse")(before=sink.owner)
+
     def _owned(self, asked: Any, request: AdminRequest) -> Sink:
         sink = self._sinks.sink(asked.namespace or DEFAULT_NAMESPACE, asked.name)
         if sink.owner != (request.client or ""):
-            text = f"sink {sink.name} belongs to {sink.owner or 'a client without a certificate'}"
-            raise AccessError("sink_not_owned", text)
+            raise AccessError("sink_not_owned", owner_sentence(sink))
         return sink
 
     def _stream(self, namespace: str, name: str) -> Stream:
@@ -205,6 +219,8 @@ class SinkMethods:
             finished=sink.is_finished,
             staged_bytes=staged.get(sink.id, 0),
             quota_bytes=sink.quota_bytes,
+            skipped_rows=sink.skipped_rows,
+            last_skip=_SinkSkip(**to_plain(sink.last_skip)) if sink.last_skip is not None else None,
         )
 
     def _partitions(self, sink: Sink) -> list[Any]:
@@ -272,6 +288,11 @@ def _waiting(sink: Sink, stream: str, partition: int) -> TargetPartition:
         if (target.name, item.number) == (stream, partition):
             return item
     raise _invalid(f"sink {sink.name} has nothing to link to partition {partition} of stream {stream}")
+
+
+def _caller(request: AdminRequest) -> str:
+    """Who asks: by certificate, else by address."""
+    return request.client or request.peer
 
 
 def _attempt(asked: Any) -> Attempt:

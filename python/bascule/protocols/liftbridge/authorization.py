@@ -168,5 +168,6 @@ _COMPUTED: Final[dict[str, Callable[[Any], Iterable[Right]]]] = {
     "DeleteSink": _managed_sink,
     "SkipSink": _managed_sink,
     "SetSinkQuota": _managed_sink,
+    "SetSinkOwner": _managed_sink,
 }
 """Rights of the methods whose resource is "computed", from their request."""

@@ -8,7 +8,7 @@ from bascule._admin_pb import message
 from bascule.client._core import requests
 from bascule.client._core.calls.unary import Calls
 
-__all__ = ["Sink", "SinkPartition", "Sinks"]
+__all__ = ["Sink", "SinkPartition", "SinkSkip", "Sinks"]
 
 NAMESPACE: Final = "default"
 
@@ -30,12 +30,25 @@ class SinkPartition:
 
 
 @dataclass(frozen=True, slots=True)
+class SinkSkip:
+    """Rows of a sink that an administrator gave up."""
+
+    epoch: int
+    stream: str
+    partition: int
+    rows: int
+    by: str
+    """Client that asked for it, by its certificate or else its address."""
+
+
+@dataclass(frozen=True, slots=True)
 class Sink:
     """An exactly-once writer: a streaming query, or a batch job."""
 
     name: str
     owner: str
-    """Name of the client that opened it first, from its certificate; empty = a client without one."""
+    """Name of the client that may write, from its certificate: the one that opened it first, or the one that
+    `set_sink_owner` named. Empty = clients without a certificate."""
     kind: str
     """`stream` = `writeStream`; `foreach` = a write in `foreachBatch`; `batch` = a batch job."""
     lifetime: str
@@ -59,6 +72,10 @@ class Sink:
     """Bytes that are staged and not linked yet, on the broker that answered."""
     quota_bytes: int
     """Most bytes that may be staged; 0 = the broker's default."""
+    skipped_rows: int
+    """Rows of all its epochs that administrators gave up."""
+    last_skip: SinkSkip | None
+    """The last of them; `None` = none."""
     partitions: tuple[SinkPartition, ...]
     """Targets of the last decided epoch, also of an earlier query, by stream and number."""
 
@@ -79,6 +96,8 @@ class Sink:
             finished=found.finished,
             staged_bytes=found.staged_bytes,
             quota_bytes=found.quota_bytes,
+            skipped_rows=found.skipped_rows,
+            last_skip=_last_skip(found),
             partitions=tuple(_partition(item) for item in found.partitions),
         )
 
@@ -191,9 +210,41 @@ class Sinks(Calls):
         """
         self._call("SetSinkQuota", requests.set_sink_quota(name, namespace, quota_bytes), timeout, repeatable=True)
 
+    def set_sink_owner(
+        self, name: str, owner: str, *, namespace: str = NAMESPACE, dry_run: bool = False, timeout: float | None = None
+    ) -> str:
+        """Give a sink to another client, which alone may write then. Its epochs and its query stay, so nothing is
+        written twice.
+
+        Args:
+            name: of the sink.
+            owner: name of the client, as in its certificate; empty = clients without a certificate.
+            namespace: of the sink.
+            dry_run: decide, and change nothing.
+            timeout: seconds; `None` = the client's.
+
+        Returns:
+            The owner until now.
+
+        Raises:
+            StateError: code `sink_not_found`.
+            UsageError: code `invalid_argument`: no client can have that name.
+            UnavailableError: no broker answered in time.
+        """
+        request = requests.set_sink_owner(name, namespace, owner, dry_run=dry_run)
+        answer = self._call("SetSinkOwner", request, timeout, repeatable=dry_run)
+        return message("SetSinkOwnerResponse").FromString(answer).before
+
 
 def _last_epoch(found: Any) -> int | None:
     return found.last_epoch if found.HasField("last_epoch") else None
+
+
+def _last_skip(found: Any) -> SinkSkip | None:
+    if not found.HasField("last_skip"):
+        return None
+    skip = found.last_skip
+    return SinkSkip(skip.epoch, skip.stream, skip.partition, skip.rows, skip.by)
 
 
 def _partition(found: Any) -> SinkPartition:

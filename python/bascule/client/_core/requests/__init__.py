@@ -35,7 +35,7 @@ from bascule.client._core.requests.groups import (
     report_coordinator,
 )
 from bascule.client._core.requests.publish import publish_to_subject, read_subject_ack
-from bascule.client._core.requests.sinks import delete_sink, fetch_sinks, set_sink_quota, skip_sink
+from bascule.client._core.requests.sinks import delete_sink, fetch_sinks, set_sink_owner, set_sink_quota, skip_sink
 from bascule.client._core.requests.stream_options import StreamOptions
 from bascule.client._core.requests.streams import (
     create_stream,
@@ -95,6 +95,7 @@ __all__ = [
     "resume_stream",
     "set_cursor",
     "set_readonly",
+    "set_sink_owner",
     "set_sink_quota",
     "skip_sink",
     "stored_by",

@@ -7,7 +7,7 @@ from bascule._admin_pb import message
 from bascule.client._core.requests.bounds import INT64_MAX, check_partition
 from bascule.errors import UsageError
 
-__all__ = ["delete_sink", "fetch_sinks", "set_sink_quota", "skip_sink"]
+__all__ = ["delete_sink", "fetch_sinks", "set_sink_owner", "set_sink_quota", "skip_sink"]
 
 MAX_NAMES: Final = 1000
 """Most names of one request."""
@@ -41,6 +41,12 @@ def skip_sink(name: str, namespace: str, stream: str, partition: int, *, dry_run
     request = message("SkipSinkRequest")(
         name=name, namespace=namespace, stream=stream, partition=check_partition(partition), dry_run=dry_run
     )
+    return request.SerializeToString()
+
+
+def set_sink_owner(name: str, namespace: str, owner: str, *, dry_run: bool) -> bytes:
+    """A SetSinkOwnerRequest."""
+    request = message("SetSinkOwnerRequest")(name=name, namespace=namespace, owner=owner, dry_run=dry_run)
     return request.SerializeToString()
 
 
