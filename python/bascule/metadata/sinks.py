@@ -50,7 +50,7 @@ class TargetPartition:
         incarnation: of the partition.
         rows: at least 1.
         digest: of these rows.
-        from_offset: end of the log when its leader confirmed the rows: the first one cannot be below it.
+        from_offset: end of what the log had committed and synced when its leader confirmed the rows: none lies below.
         phase: where it stands.
         base_offset: of the first row; 0 unless linked.
     """

@@ -26,17 +26,17 @@ impl Engine {
     /// `closed`.
     pub fn confirm_stage(&self, request: &ConfirmRequest) -> Result<Confirmation, EngineError> {
         let runtime = self.runtime()?;
-        let log_end = |incarnation| {
+        let from_offset = |incarnation| {
             if self.partition(incarnation).is_none() {
                 runtime.block_on(self.wake(incarnation))?;
             }
             let partition = self.partition(incarnation);
             partition
                 .filter(Partition::is_leading)
-                .map(|partition| partition.reader().log_end())
+                .map(|partition| partition.link_floor())
                 .ok_or_else(|| "the partition is not open on this broker".to_owned())
         };
-        Ok(self.parts.partitions.stage.confirm(request, log_end))
+        Ok(self.parts.partitions.stage.confirm(request, from_offset))
     }
 
     /// What is staged here, by attempt.

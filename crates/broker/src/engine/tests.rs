@@ -344,3 +344,26 @@ fn the_journal_is_used_from_so_many_partitions_on_as_is_set() {
     assert!(data.path().join("journal").exists());
     engine.close(Duration::ZERO);
 }
+
+#[test]
+fn an_epoch_is_confirmed_with_an_offset_that_a_power_cut_does_not_move() {
+    let data = tempfile::tempdir().unwrap();
+    let engine = engine(data.path());
+    let mut spec = partition_spec(7);
+    spec["durability"] = json!("memory");
+    let specs = serde_json::from_value(json!([spec])).unwrap();
+    assert_eq!(engine.open(specs).unwrap(), []);
+    engine.lead(&[(7, 1)]).unwrap();
+    engine.publish_view(1, view(7)).unwrap();
+    append(&engine);
+    assert_eq!(append(&engine).base_offset, 1);
+    let digits = "0".repeat(32);
+    let request = json!({
+        "sink": 1, "generation": 1, "epoch": 0, "token": digits, "winners": [],
+        "targets": [{"incarnation": 7, "rows": 1, "digest": digits}],
+    });
+    let request = serde_json::from_value(request).unwrap();
+    let answer = engine.confirm_stage(&request).unwrap();
+    let synced = engine.partition(7).unwrap().reader().durable_end();
+    assert!(answer.log_ends[&7] <= synced, "{answer:?}, {synced}");
+}

@@ -43,7 +43,8 @@ pub struct Claim {
 pub struct Confirmation {
     /// What does not agree; empty = all does.
     pub missing: Vec<Missing>,
-    /// End of the log of each target that is open here, by incarnation.
+    /// Of each target that is open here, by incarnation: the end of what is committed and synced in its log. No row of an epoch that
+    /// is decided after this answer can lie below it.
     pub log_ends: BTreeMap<u64, u64>,
 }
 
@@ -77,17 +78,18 @@ pub struct StagedAttempt {
 }
 
 impl Stage {
-    /// Checks what is claimed; `log_end` gives the end of a partition's log, or why it is not to be had. Waits for the disk.
+    /// Checks what is claimed; `from_offset` gives the end of what a partition's log keeps in any crash, or why it is not to be had.
+    /// Waits for the disk.
     pub fn confirm(
         &self,
         request: &ConfirmRequest,
-        log_end: impl Fn(u64) -> Result<u64, String>,
+        from_offset: impl Fn(u64) -> Result<u64, String>,
     ) -> Confirmation {
         let mut answer = Confirmation::default();
         let mut needed = 0_u64;
         for claim in &request.targets {
-            let checked = log_end(claim.incarnation).and_then(|end| {
-                answer.log_ends.insert(claim.incarnation, end);
+            let checked = from_offset(claim.incarnation).and_then(|from| {
+                answer.log_ends.insert(claim.incarnation, from);
                 self.check_claim(request, claim)
             });
             match checked {

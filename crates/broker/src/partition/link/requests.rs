@@ -59,6 +59,13 @@ impl Partition {
         WeakPartition(Arc::downgrade(&self.0))
     }
 
+    /// Offset below which no row of an epoch can lie that is decided after this call: the end of what is committed and synced. The log
+    /// end may be higher, and a power cut takes what lies between: the link appends there then.
+    pub(crate) fn link_floor(&self) -> u64 {
+        let reader = &self.0.reader;
+        reader.durable_end().min(reader.high_watermark())
+    }
+
     /// Appends batches of a published epoch and waits until they are committed. Not to be called on a thread of the runtime.
     ///
     /// # Errors

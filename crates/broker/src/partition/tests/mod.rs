@@ -3,6 +3,7 @@ mod appends;
 mod encryption;
 mod jetstream;
 mod lifecycle;
+mod link_power;
 mod links;
 
 use super::*;
