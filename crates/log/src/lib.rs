@@ -39,7 +39,7 @@ pub use options::{Durability, LogId, LogOptions, Retention};
 pub use read::cursor::Cursor;
 pub use read::error::ReadError;
 pub use read::lookup::Predecessor;
-pub use read::produced::Produced;
+pub use read::produced::{Produced, ProducedScan};
 pub use read::reader::{LogReader, ReadMode};
 pub use recovery::scan_segments::Recovery;
 pub use state::producers::{Appended, SequenceError};

@@ -148,11 +148,11 @@ impl PieceFile {
     ///
     /// # Errors
     /// [`PieceFault`] when it cannot be opened.
-    pub fn batches(&self) -> Result<PieceBatches<'_>, PieceFault> {
+    pub fn batches(&self) -> Result<PieceBatches, PieceFault> {
         let file = File::open(&self.path).map_err(|source| failed(&self.path, source))?;
         Ok(PieceBatches {
-            piece: self,
-            file,
+            piece: self.clone(),
+            file: Some(file),
             position: 0,
             found: Contents::default(),
             has_ended: false,
@@ -162,9 +162,10 @@ impl PieceFile {
 
 /// Iterates the batches of a piece; ends after the first failure. Waits for the disk.
 #[derive(Debug)]
-pub struct PieceBatches<'a> {
-    piece: &'a PieceFile,
-    file: File,
+pub struct PieceBatches {
+    piece: PieceFile,
+    /// `None` = to be opened.
+    file: Option<File>,
     /// Bytes of batches before the next one.
     position: u64,
     /// What was read.
@@ -172,7 +173,7 @@ pub struct PieceBatches<'a> {
     has_ended: bool,
 }
 
-impl Iterator for PieceBatches<'_> {
+impl Iterator for PieceBatches {
     type Item = Result<Bytes, PieceFault>;
 
     fn next(&mut self) -> Option<Self::Item> {
@@ -189,12 +190,25 @@ impl Iterator for PieceBatches<'_> {
     }
 }
 
-impl PieceBatches<'_> {
+impl PieceBatches {
+    /// The piece.
+    pub fn piece(&self) -> &PieceFile {
+        &self.piece
+    }
+
+    /// Closes the file until the next batch is asked for.
+    pub fn close_file(&mut self) {
+        self.file = None;
+    }
+
     fn read(&mut self) -> Result<Bytes, PieceFault> {
         let path = &self.piece.path;
-        let file = &self.file;
-        let at = HEADER_BYTES as u64 + self.position;
         let io = |source| failed(path, source);
+        let file = match self.file.take() {
+            Some(file) => file,
+            None => File::open(path).map_err(io)?,
+        };
+        let at = HEADER_BYTES as u64 + self.position;
         let damage = |source| PieceFault::Batch {
             path: path.clone(),
             position: at,
@@ -219,6 +233,7 @@ impl PieceBatches<'_> {
         }
         let mut bytes = vec![0; length];
         file.read_exact_at(&mut bytes, at).map_err(io)?;
+        self.file = Some(file);
         self.position += length as u64;
         self.found.batches = self.found.batches.saturating_add(1);
         self.found.rows += u64::from(header.count);

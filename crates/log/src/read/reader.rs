@@ -2,7 +2,7 @@
 use crate::ReadError;
 use crate::read::cursor::Cursor;
 use crate::read::lookup::{self, Predecessor};
-use crate::read::produced::{self, Produced};
+use crate::read::produced::ProducedScan;
 use crate::segment::NO_TIME;
 use crate::segment::damage::Damage;
 use crate::state::shared::Shared;
@@ -112,14 +112,10 @@ impl LogReader {
         lookup::before(&self.shared, offset)
     }
 
-    /// Counts the committed records from the offset `from` on that the producer `id` stored under `epoch`, each with its number
-    /// as sequence, from 0 and below 2^32. Reads the log from there to the high watermark. May wait for the disk.
-    ///
-    /// # Errors
-    /// [`ReadError::Damaged`] for a range that may hold some, unless the sequence of a later batch of the producer says how many came before;
-    /// [`ReadError::Io`]; [`ReadError::Closed`].
-    pub fn produced(&self, id: u64, epoch: u32, from: u64) -> Result<Produced, ReadError> {
-        produced::produced(&self.shared, id, epoch, from)
+    /// A scan that counts the committed records from the offset `from` on that the producer `id` stored under `epoch`, each with its
+    /// number as sequence, from 0 and below 2^32. It reads the log from there to the high watermark, in parts.
+    pub fn produced(&self, id: u64, epoch: u32, from: u64) -> ProducedScan {
+        ProducedScan::new(Arc::clone(&self.shared), id, epoch, from)
     }
 
     /// The error for a batch that was read and whose payload is damaged. The caller that checks payloads reports damage by this

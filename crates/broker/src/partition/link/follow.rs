@@ -1,6 +1,6 @@
-//! The links of one partition: one epoch after the other, reports, pauses.
+//! The links of one partition: a turn of each epoch after the other, reports, pauses.
 use super::super::{Partition, PartitionContext};
-use super::attempt::{Attempt, Counted, Ended};
+use super::attempt::{Attempt, Ended, Turn};
 use crate::events::PartitionChange;
 use crate::stage::Sink;
 use crate::statistics::Statistics;
@@ -30,9 +30,10 @@ enum State {
 /// A link that is not done, counted as such until it is dropped.
 struct Waiting {
     statistics: Arc<Statistics>,
-    counted: Option<Counted>,
+    /// `None` = nothing is known of what is in the log.
+    attempt: Option<Box<Attempt>>,
     pause: Duration,
-    /// When it is tried again.
+    /// When its next turn is due.
     due: Instant,
     /// Why it waits, as reported.
     reason: String,
@@ -43,14 +44,14 @@ impl Waiting {
         statistics.links_waiting.add(1);
         Self {
             statistics: statistics.clone(),
-            counted: None,
+            attempt: None,
             pause: FIRST_PAUSE,
             due: Instant::now(),
             reason: String::new(),
         }
     }
 
-    /// Puts the next attempt off.
+    /// Puts the next turn off.
     fn delay(&mut self) {
         self.due = Instant::now() + self.pause;
         self.pause = (self.pause * 2).min(LONGEST_PAUSE);
@@ -69,6 +70,8 @@ pub(super) async fn follow(context: Arc<PartitionContext>, partition: Partition)
     let incarnation = partition.identity().incarnation;
     let mut version = context.stage.watch();
     let mut states: HashMap<Key, State> = HashMap::new();
+    // Version of the table that the log is held by.
+    let mut held = None;
     loop {
         version.borrow_and_update();
         let table = context.stage.table();
@@ -81,7 +84,9 @@ pub(super) async fn follow(context: Arc<PartitionContext>, partition: Partition)
                 .iter()
                 .any(|(sink, ordinal)| (sink.id, *ordinal) == *key)
         });
-        partition.release_linked();
+        if held.replace(table.version()) != Some(table.version()) {
+            partition.release_linked();
+        }
         if sinks.is_empty() {
             return;
         }
@@ -134,8 +139,10 @@ async fn advance(
         return true;
     }
     if let State::Waiting(waiting) = state {
-        match attempt(context, partition, sink.clone(), waiting).await {
-            Ok(base_offset) => {
+        match turn(context, partition, sink.clone(), waiting).await {
+            // It stays due: the next turn comes after one of each other link of the partition.
+            Ok(Turn::More) => return true,
+            Ok(Turn::Linked(base_offset)) => {
                 *state = State::Linked {
                     base_offset,
                     reported: None,
@@ -167,28 +174,26 @@ async fn advance(
     true
 }
 
-/// One attempt, on a thread that may wait.
-async fn attempt(
+/// One turn, on a thread that may wait. Permits are given in the order in which they are asked for: a link of many turns asks for
+/// each behind the other links that wait.
+async fn turn(
     context: &Arc<PartitionContext>,
     partition: &Partition,
     sink: Arc<Sink>,
     waiting: &mut Waiting,
-) -> Result<u64, Ended> {
+) -> Result<Turn, Ended> {
     // The semaphore is never closed.
     let _permit = context.links.permits.acquire().await;
-    let mut attempt = Attempt {
-        context: context.clone(),
-        partition: partition.clone(),
-        sink,
-        counted: waiting.counted.take(),
-    };
+    let known = waiting.attempt.take();
+    let mut attempt =
+        known.unwrap_or_else(|| Box::new(Attempt::new(context.clone(), partition.clone())));
     let done = tokio::task::spawn_blocking(move || {
-        let outcome = attempt.run();
-        (outcome, attempt.counted)
+        let outcome = attempt.turn(&sink);
+        (outcome, attempt)
     });
     match done.await {
-        Ok((outcome, counted)) => {
-            waiting.counted = counted;
+        Ok((outcome, attempt)) => {
+            waiting.attempt = Some(attempt);
             outcome
         }
         // It panicked, or the runtime ends.

@@ -4,13 +4,14 @@
 //! * [`drive`]: follows each of them that the sink table has something for; one task for the whole broker.
 //! * `follow`: one partition, until the table has nothing more for it or it closes.
 //! * `requests`: what a link asks of the partition's task.
-//! * `attempt`: one pass over one epoch, on a thread that may wait for the disk. What is linked is counted in the log, so that it
-//!   may end anywhere and begin again.
+//! * `attempt`: one epoch in turns of a few MiB, on a thread that may wait for the disk. What is linked is counted in the log, so
+//!   that it may end anywhere and begin again. `rest`: the rows that are still to be appended.
 //!
 //! Everything follows from the table and the log: a link keeps no state of its own on disk.
 mod attempt;
 mod follow;
 mod requests;
+mod rest;
 
 pub(super) use requests::LinkRequest;
 
@@ -25,7 +26,7 @@ use std::time::Duration;
 use tokio::sync::{Notify, Semaphore};
 use tokio::task::JoinSet;
 
-/// Epochs that are appended at once: each has one group of batches in memory.
+/// Turns of links at once: each has one group of batches in memory, and a thread.
 const AT_ONCE: usize = 2;
 /// Between two looks at the table while it has something to be linked, and the pause after a defect.
 const LOOK: Duration = Duration::from_secs(2);

@@ -4,6 +4,7 @@ mod encryption;
 mod jetstream;
 mod lifecycle;
 mod link_power;
+mod link_turns;
 mod links;
 
 use super::*;
