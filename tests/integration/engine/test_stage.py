@@ -71,6 +71,27 @@ def test_rows_without_a_key_go_where_their_task_says(plane: Plane) -> None:
     assert [a["partition"] for a in plane.stage(rows([b"a"]), task=6, partition=1)] == [1]
 
 
+def test_an_empty_batch_is_work_on_the_epoch_until_it_is_void(plane: Plane) -> None:
+    batch = rows([b"a"])
+
+    def idle_ms() -> int:
+        return plane.engine.staged()[0]["idle_ms"]
+
+    descriptor = flight.FlightDescriptor.for_command(json.dumps({"stream": STREAM, "stage": _stage()}).encode())
+    writer, reader = plane.client.do_put(descriptor, batch.schema)
+    writer.write_batch(batch)
+    until(lambda: bool(plane.engine.staged()))
+    until(lambda: idle_ms() > 500)
+    before = time.monotonic()
+    writer.write_batch(batch.slice(0, 0))
+    # The attempt was idle for longer than has passed since, unless the empty batch counts.
+    until(lambda: idle_ms() <= (time.monotonic() - before) * 1000)
+    plane.sinks(GENERATION + 1, generation=GENERATION + 1)
+    writer.write_batch(batch.slice(0, 0))
+    assert refused(reader.read) == "sink_fenced", "while no rows come"
+    assert refused(writer.close) == "sink_fenced"
+
+
 def test_a_second_call_of_the_same_name_is_answered_or_refused_by_its_rows(plane: Plane) -> None:
     first = plane.stage(rows([b"a", b"b"]))
     assert plane.stage(rows([b"b", b"a"])) == first

@@ -32,8 +32,12 @@ use tonic::{Code, Status};
 
 /// How long a call may send nothing.
 const SILENCE: Duration = Duration::from_mins(1);
-/// How long a call may last: the time after which an attempt that nobody works on expires.
-const LIFETIME: Duration = Duration::from_hours(1);
+/// How long a call may last. Its attempt does not expire before, because each record batch counts as work on it, empty ones too.
+const LIFETIME: Duration = Duration::from_hours(24);
+
+/// What helps against each of them.
+const ALIVE: &str = "send an empty record batch every 20 s while there are no rows";
+const SHORTER: &str = "let a trigger read less at once, or write with more tasks";
 
 /// A call that stages.
 pub struct StageTarget {
@@ -139,8 +143,8 @@ impl StageTarget {
             let decoded = match next {
                 Ok(Ok(Some(decoded))) => decoded.map_err(decode_failed)?,
                 Ok(Ok(None)) => break,
-                Ok(Err(_)) => return Err(too_slow("sent nothing for", SILENCE)),
-                Err(_) => return Err(too_slow("lasted", LIFETIME)),
+                Ok(Err(_)) => return Err(too_slow("sent nothing for", SILENCE, ALIVE)),
+                Err(_) => return Err(too_slow("lasted", LIFETIME, SHORTER)),
             };
             if let DecodedPayload::RecordBatch(batch) = decoded.payload {
                 self = self.stage(batch).await?;
@@ -223,6 +227,8 @@ fn take(
     lanes: &HashMap<u32, Arc<StagePartition>>,
 ) -> Result<(StageCall, Step), Status> {
     if batch.num_rows() == 0 {
+        // Whoever sends it still works on the epoch, and learns here that it may not be published any more.
+        call.settle().map_err(|error| staging_failed(&error))?;
         return Ok((call, Step::Taken));
     }
     let bound = Ingest::bind(&batch, &stream.name).map_err(not_taken)?;
@@ -270,12 +276,12 @@ fn answer(piece: &SealedPiece) -> PutResult {
     }
 }
 
-fn too_slow(what: &str, limit: Duration) -> Status {
+fn too_slow(what: &str, limit: Duration, remedy: &str) -> Status {
     let seconds = limit.as_secs();
     refuse(
         Code::DeadlineExceeded,
         ErrorCode::DeadlineExceeded,
-        format!("the call {what} {seconds} s: nothing of it is staged"),
+        format!("the call {what} {seconds} s, the most it may: nothing of it is staged; {remedy}"),
         json!({"limit_s": seconds}),
     )
 }

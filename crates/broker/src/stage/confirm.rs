@@ -67,7 +67,7 @@ pub struct StagedAttempt {
     pub epoch: u64,
     /// Token.
     pub token: Token,
-    /// Since a call of the attempt began, sent rows or was sealed, or since the start.
+    /// Since a call of the attempt began, sent a record batch (also an empty one) or was sealed, or since the start.
     pub idle_ms: u64,
     /// Of the files of sealed pieces.
     pub bytes: u64,
