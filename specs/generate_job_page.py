@@ -18,8 +18,11 @@ This page lists every key of the file that `bascule pipeline run` takes. [Run a 
 examples. Generated from `python/bascule/pipeline/model`; [job-file.schema.json](job-file.schema.json) is the same for
 editors, and `bascule pipeline schema` prints it.
 
-- **Mistakes:** an unknown key is refused, and the error names the nearest known one. So is a key that occurs twice.
-- **Paths** start from the directory of the file.
+- **Mistakes:** an unknown key is refused, and the error names the nearest known one, or the key of `source` for an
+  option of Spark's Kafka connector. A key that occurs twice is refused too.
+- **Paths** of `path`, `checkpoint` and `credentials`, and of files with schemas, passwords and tokens, start from the
+  directory of the file. Files that are named inside `source.address`, `sink.address`, `source.archive…` and
+  `spark.config` start from the working directory, or are names of `spark.files`.
 - **Units:** times take units (`30s`), and so do sizes (`64MiB`). A time without a unit is in milliseconds.
 - **Names** are the same in Python: `bascule.pipeline.run` takes a mapping with these keys."""
 TOP: Final = "Top level"

@@ -96,7 +96,7 @@ def test_invalid_options_are_rejected_before_anything_is_read(spark: Any, stream
     with pytest.raises(Exception, match=r"there is no option 'stream_' \(did you mean stream\?\)"):
         read(spark, streams, stream_="x")
     assert "stream default/t does not exist" in refused(read(spark, streams, stream="t"))
-    with pytest.raises(ValueError, match="option longPollMs is for streaming reads"):
+    with pytest.raises(ValueError, match="option longPollMs has no meaning for a batch read: remove it"):
         scan(spark, "s", longPollMs=5)
     with pytest.raises(BrokerError, match="stream default/t does not exist"):
         scan(spark, "t", address=streams.address)

@@ -1,11 +1,14 @@
 import time
+from typing import Any, cast
 
 import pytest
 from bascule.errors import UsageError
-from bascule.spark import driver
+from bascule.spark import archive, driver
 from bascule.spark.columns import DEFAULT
 from bascule.spark.options import SOURCE, parse_options
 from bascule.spark.positions import EARLIEST, LATEST, Position
+from bascule.spark.source import BasculeSource
+from bascule.spark.tables import schema_with_options
 
 
 def test_defaults_read_everything_from_the_start() -> None:
@@ -165,3 +168,16 @@ def test_limits_take_units() -> None:
     given = {"stream": "s", "maxBytesPerTrigger": "64MiB", "maxTriggerDelay": "1h30m"}
     limits = parse_options(given).limits
     assert (limits.max_bytes, limits.max_delay_ms) == (64 << 20, 5_400_000)
+
+
+def test_options_of_micro_batches_are_refused_in_a_batch_read_but_not_those_of_a_table() -> None:
+    schema = schema_with_options(("value",), {"stream": "s", "maxOffsetsPerTrigger": "5"})
+    BasculeSource({}).reader(schema)
+    with pytest.raises(UsageError, match="option longPollMs has no meaning for a batch read: remove it"):
+        BasculeSource({"stream": "s", "longpollms": "5"}).reader(schema)
+    BasculeSource({"stream": "s", "longpollms": "5"}).streamReader(schema)
+
+
+def test_an_option_of_kafka_is_answered_with_ours_also_by_archive() -> None:
+    with pytest.raises(UsageError, match="no option 'subscribe': it is one of Kafka's connector, use stream"):
+        archive(cast("Any", None), to="t", checkpoint="c", subscribe="orders")

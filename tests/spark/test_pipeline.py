@@ -263,7 +263,8 @@ def test_a_batch_run_may_aggregate(jobs: Jobs, streams: Streams) -> None:
         "mode": "batch",
         "sql": "SELECT value.id AS id, sum(value.amount) AS total FROM source GROUP BY 1",
     }
-    del jobs.document["checkpoint"], jobs.document["source"]["maxOffsetsPerTrigger"]
+    source = jobs.document["source"]
+    del jobs.document["checkpoint"], source["maxOffsetsPerTrigger"], source["longPollMs"]
     reports: list[EpochReport] = []
     outcome = jobs.run(on_progress=reports.append)
     assert (outcome.rows, outcome.dead) == (4, 1)

@@ -80,7 +80,7 @@ def test_a_batch_run_writes_to_a_stream(spark: Any, broker: Broker, client: basc
     jobs = Jobs(spark, broker, tmp_path, "c")
     client.create_stream("c-in")
     client.publish_many("c-in", [order(0), order(1)])
-    jobs.document["source"].pop("maxOffsetsPerTrigger")
+    del jobs.document["source"]["maxOffsetsPerTrigger"], jobs.document["source"]["longPollMs"]
     for _ in range(2):
         jobs.run(mode="batch", checkpoint=None)
         assert len(jobs.values("c-out")) == 2, "the same records are stored once"

@@ -11,6 +11,8 @@ from bascule._yaml import FAILURES, load_yaml, yaml_problem
 from bascule.errors import UsageError
 from bascule.pipeline.model.base import BASE
 from bascule.pipeline.model.job import Job
+from bascule.spark.kafka_names import kafka_advice
+from bascule.spark.options import SOURCE
 
 __all__ = ["from_file", "job_schema", "parse_job"]
 
@@ -25,8 +27,8 @@ def from_file(file: str | Path, changes: Mapping[str, Any] | None = None) -> Job
 
     Args:
         file: path of the file.
-        changes: top-level keys that replace those of the file. With the mode `batch` the checkpoint and the interval of
-            the file do not apply.
+        changes: top-level keys that replace those of the file. With the mode `batch` the checkpoint, the interval and
+            the limits of an epoch (`source.maxOffsetsPerTrigger` and so on) of the file do not apply.
 
     Raises:
         UsageError: code `configuration_invalid`: it cannot be read, is not valid YAML, repeats a key, or is not a job.
@@ -41,9 +43,20 @@ def from_file(file: str | Path, changes: Mapping[str, Any] | None = None) -> Job
     if not isinstance(document, Mapping):
         raise _invalid(f"{path} must be a mapping with the keys of a job, not {type(document).__name__}")
     given = {**cast("Mapping[str, Any]", document), **(changes or {})}
-    for name in _NOT_IN[given["mode"]] if changes and given.get("mode") in _NOT_IN else ():
-        given.pop(name, None)
+    if changes:
+        given = _without_mode(given)
     return parse_job(given, base=path.absolute().parent, where=str(path))
+
+
+def _without_mode(given: Mapping[str, Any]) -> dict[str, Any]:
+    """The keys without those that do not apply in their mode."""
+    mode, source = given.get("mode"), given.get("source")
+    kept = {name: value for name, value in given.items() if name not in _NOT_IN.get(str(mode), ())}
+    if mode == "batch" and isinstance(source, Mapping):
+        streaming = {option.name for option in SOURCE.options if option.only == "stream"}
+        named = cast("Mapping[str, Any]", source).items()
+        kept["source"] = {name: value for name, value in named if name not in streaming}
+    return kept
 
 
 def parse_job(document: Mapping[str, Any], *, base: Path | None = None, where: str = "the job") -> Job:
@@ -84,8 +97,9 @@ def _sentence(invalid: ValidationError) -> str:
         return f"{'.'.join(place)}.format = {given!r}: it must be one of {known}"
     if first["type"] == "extra_forbidden":
         key = str(first["loc"][-1])
-        above = ".".join(place[:-1])
-        return f'unknown key "{".".join(place)}"{_nearest(key, _known(first["loc"]), above)}'
+        advice = kafka_advice(key.lower()) if place[:-1] == ["source"] else None
+        hint = _nearest(key, _known(first["loc"]), ".".join(place[:-1])) if advice is None else f": {advice}"
+        return f'unknown key "{".".join(place)}"{hint}'
     path = ".".join(place)
     reason = first["msg"].removeprefix("Value error, ")
     if first["type"] == "missing":

@@ -11,6 +11,7 @@ from bascule.pipeline.decode.columns import PARTS, Decoding, error_name
 from bascule.pipeline.decode.envelopes import EVENT
 from bascule.pipeline.expectations import ROWS, failed_any, observed, raising, with_failed
 from bascule.pipeline.model.job import Job
+from bascule.pipeline.model.source import DEFAULT_EPOCH_BYTES
 from bascule.pipeline.sql import first_line
 
 if TYPE_CHECKING:
@@ -21,8 +22,6 @@ __all__ = ["DECODE_FAILED", "Stages"]
 FORMAT: Final = "bascule"
 DECODE_FAILED: Final = "bascule-decode-failed: "
 """Begin of the message of the error that a record raises with `onDecodeError: fail`."""
-DEFAULT_EPOCH_BYTES: Final = "512MiB"
-"""Size of an epoch if the job sets none: an epoch with several targets is kept in memory and on local disks."""
 SOURCE_METRICS: Final = "source"
 DECODE_METRICS: Final = "decode"
 EXPECTATION_METRICS: Final = "expectations"

@@ -91,7 +91,9 @@ def _source(
         if key.lower() in _SET_HERE or key.lower() in _BATCH_ONLY:
             raise usage(f"option {key} cannot be given to archive", option=key)
         if key.lower() not in known and not _is_of_table(key):
-            raise usage(f"there is no option {key!r}{nearest(key, (*SOURCE.names, *TABLE.names))}", option=key)
+            advice = SOURCE.advice(key.lower())
+            hint = nearest(key, (*SOURCE.names, *TABLE.names)) if advice is None else f": {advice}"
+            raise usage(f"there is no option {key!r}{hint}", option=key)
     missing = [column for column in NEEDED if column not in columns]
     if missing:
         raise usage(f"columns of an archive include {', '.join(NEEDED)}: {', '.join(missing)} is missing")

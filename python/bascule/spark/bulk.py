@@ -13,13 +13,10 @@ from bascule.spark.options import SOURCE, SourceOptions, parse_options
 from bascule.spark.planning import Range, plan
 from bascule.spark.reading import read_ranges
 from bascule.spark.resolving import resolve_ranges
-from bascule.spark.usage import usage
 from bascule.spark.zones import SETTING
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-
-_STREAMING_ONLY = frozenset(option.name.lower() for option in SOURCE.options if option.only == "stream")
 
 
 def scan(
@@ -46,9 +43,7 @@ def scan(
         BrokerError: the broker cannot be reached, or there is no such stream.
     """
     names = [stream] if isinstance(stream, str) else list(stream)
-    for name in options:
-        if name.lower() in _STREAMING_ONLY:
-            raise usage(f"option {name} is for streaming reads", option=name)
+    SOURCE.check_kind(SOURCE.read({name: str(value) for name, value in options.items()}), "batch", "read")
     wanted = parse_columns(",".join(columns))
     given = {"timeZone": str(spark.conf.get(SETTING)), **{name: str(value) for name, value in options.items()}}
     parsed = parse_options({**given, "stream": json.dumps(names), "columns": ",".join(wanted)})

@@ -20,6 +20,7 @@ from bascule.spark.usage import nearest, usage
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
+Kind = Literal["batch", "stream"]
 Only = Literal["", "batch", "stream"]
 
 FIRST_VERSION: Final = "0.1"
@@ -162,6 +163,23 @@ class OptionSet:
         for name in (name for name in values if name not in known):
             raise usage(f"there is no option {name!r}{self._hint(name)}", option=name)
         return Given(values)
+
+    def check_kind(self, given: Given, kind: Kind, what: Literal["read", "write"]) -> None:
+        """Refuse options that apply to the other kind of query alone.
+
+        Args:
+            given: as `read` returned it.
+            kind: of this query.
+            what: it does, for the error.
+
+        Raises:
+            UsageError: such an option is given; the sentence names it.
+        """
+        for option in self.options:
+            if option.only not in ("", kind) and given.has(option):
+                kinds = {"batch": "batch", "stream": "streaming"}
+                message = f"option {option.name} has no meaning for a {kinds[kind]} {what}: remove it"
+                raise usage(message, option=option.name)
 
     def _hint(self, name: str) -> str:
         advice = self.advice(name)

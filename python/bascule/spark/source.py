@@ -7,7 +7,7 @@ from pyspark.sql.datasource import DataSource
 from bascule.spark.columns import TYPES, ddl
 from bascule.spark.idle import leave_when_closed
 from bascule.spark.option_model import without_catalog
-from bascule.spark.options import SourceOptions, parse_options
+from bascule.spark.options import SOURCE, SourceOptions, parse_options
 from bascule.spark.sentences import sentence_first
 from bascule.spark.usage import nearest, usage
 
@@ -55,11 +55,16 @@ class BasculeSource(DataSource):
         return schema_with_options(columns, without_catalog(self.options))
 
     def reader(self, schema: "StructType") -> "BasculeReader":
-        """A batch read."""
+        """A batch read.
+
+        Raises:
+            UsageError: an option is for streaming reads. A table may have such options for `readStream`.
+        """
         from bascule.spark.batch import BasculeReader  # noqa: PLC0415 - keeps discovery light
 
         with sentence_first():
             check_schema(schema)
+            SOURCE.check_kind(SOURCE.read(without_catalog(self.options)), "batch", "read")
             return BasculeReader(self._parsed(schema), schema)
 
     def streamReader(self, schema: "StructType") -> "BasculeStreamReader":  # noqa: N802 - Spark's name

@@ -114,6 +114,13 @@ def changed(path: str, value: object) -> dict[str, Any]:
         ("source.startingOffsets", "soonest", "startingOffsets"),
         ("spark.config", {"spark.master": "x"}, '"spark.master" is set by the job'),
         ("decode.key", {"format": "variant", "envelope": "debezium"}, "key: an envelope is for values"),
+        (
+            "source",
+            {"subscribe": "orders"},
+            'unknown key "source.subscribe": it is one of Kafka\'s connector, use stream',
+        ),
+        ("source.failOnDataLoss", False, "use onDataLoss, which is fail (as true) or skip (as false)"),
+        ("source.archivePath", "lake/old", "source.archivePath is for the mode batch: remove it"),
         ("source.columns", ["offset", "vaule"], "there is no column 'vaule' (did you mean value?)"),
         ("name", "", "a name must have 1 to 200 printable characters"),
     ],
@@ -124,6 +131,19 @@ def test_a_mistake_is_one_sentence_with_the_key_and_the_remedy(path: str, value:
     assert raised.value.code == "configuration_invalid"
     assert sentence in str(raised.value)
     assert "\n" not in str(raised.value)
+
+
+def test_limits_of_an_epoch_are_refused_in_a_batch_run_and_left_out_when_a_run_chooses_it(tmp_path: Path) -> None:
+    source = {"stream": "orders", "maxOffsetsPerTrigger": 5, "endingOffsets": {"orders": {"0": 9}}}
+    document = {**LEAST, "source": source, "mode": "batch", "checkpoint": None}
+    with pytest.raises(UsageError, match=r"source\.maxOffsetsPerTrigger is for the modes continuous and availableNow"):
+        parse_job(document)
+    file = tmp_path / "job.yaml"
+    file.write_text(json.dumps({**LEAST, "source": source, "interval": "5s"}))
+    job = from_file(file, {"mode": "batch"})
+    assert "maxOffsetsPerTrigger" not in job.source_keys.options()
+    assert job.source_keys.options()["endingOffsets"] == '{"orders": {"0": 9}}'
+    assert from_file(file, {"name": "other"}).source_keys.options()["maxOffsetsPerTrigger"] == "5"
 
 
 def test_two_targets_need_two_names() -> None:
@@ -181,6 +201,10 @@ def test_the_json_schema_has_every_key_as_files_have_it() -> None:
     source = schema["$defs"]["Source"]["properties"]
     assert "maxOffsetsPerTrigger" in source
     assert source["stream"]["description"].startswith("one stream")
+    assert source["maxBytesPerTrigger"]["description"].endswith(
+        "default: 512MiB; with maxOffsetsPerTrigger no limit; not in the mode batch"
+    )
+    assert source["archivePath"]["description"].endswith("default: no archive; only in the mode batch")
     kinds = schema["$defs"]["Table"]["properties"]["format"]["enum"]
     assert kinds == ["delta", "parquet", "iceberg"]
 

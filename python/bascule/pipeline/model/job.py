@@ -59,7 +59,10 @@ class Job(Part):
     one Spark query, each target exactly once.
     """
 
-    name: Name = Field(description="name of the job, of its query, and of its application")
+    name: Name = Field(
+        description="name of the job, of its query, of its application and, if a target is a stream, of its sink. Give "
+        "no two jobs the same name, and do not change it: under another name the sink is a new one"
+    )
     source: Source = Field(description="the streams that are read")  # pyright: ignore[reportInvalidTypeForm]
     decode: Decode = Field(default=Decode(), description="how bytes become columns")
     expectations: Expectations = Field(default=Expectations(), description="conditions on the decoded records")
@@ -109,6 +112,7 @@ class Job(Part):
             raise ValueError(f"the mode {self.mode} needs a checkpoint: give a directory of its own")
         if self.interval and self.mode != "continuous":
             raise ValueError(f"interval is for continuous runs, not for the mode {self.mode}")
+        self.source_keys.check_kind("batch" if self.mode == "batch" else "stream")
         self._check_dead_letters()
         self._check_names()
         self._check_streams()

@@ -6,9 +6,10 @@ from pydantic import Field, field_validator, model_validator
 
 from bascule.pipeline.model.base import Part
 from bascule.pipeline.model.spark_options import option_texts, with_options
-from bascule.spark.options import SOURCE, SourceOptions, parse_options
+from bascule.spark.option_model import Kind
+from bascule.spark.options import MAX_BYTES, SOURCE, SourceOptions, parse_options
 
-__all__ = ["DEFAULT_COLUMNS", "Source", "SourceKeys"]
+__all__ = ["DEFAULT_COLUMNS", "DEFAULT_EPOCH_BYTES", "Source", "SourceKeys"]
 
 DEFAULT_COLUMNS: Final = (
     "stream",
@@ -21,6 +22,8 @@ DEFAULT_COLUMNS: Final = (
     "value",
     "headers",
 )
+DEFAULT_EPOCH_BYTES: Final = "512MiB"
+"""Size of an epoch if the job sets none: an epoch with several targets is kept in memory and on local disks."""
 
 
 class SourceKeys(Part):
@@ -53,6 +56,26 @@ class SourceKeys(Part):
         """
         return parse_options(self.options())
 
+    def check_kind(self, kind: Kind) -> None:
+        """Refuse keys that apply to the other kind of run alone.
 
-Source: Final[type[SourceKeys]] = with_options(SourceKeys, "Source", SOURCE)
+        Args:
+            kind: `batch` for the mode `batch`, else `stream`.
+
+        Raises:
+            ValueError: such a key is given.
+        """
+        given = self.options()
+        for option in SOURCE.options:
+            if option.only not in ("", kind) and option.name in given:
+                other = "the modes continuous and availableNow" if kind == "batch" else "the mode batch"
+                raise ValueError(f"source.{option.name} is for {other}: remove it, or use another mode")
+
+
+Source: Final[type[SourceKeys]] = with_options(
+    SourceKeys,
+    "Source",
+    SOURCE,
+    unset={MAX_BYTES.name: f"{DEFAULT_EPOCH_BYTES}; with maxOffsetsPerTrigger no limit"},
+)
 """`SourceKeys` with a field for each option."""

@@ -1,7 +1,7 @@
 """Sections of a job file whose keys are the options of a Spark format, under their own names."""
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import Any, TypeVar
 
 from pydantic import Field, create_model
@@ -15,34 +15,38 @@ _Value = str | int | bool | list[Any] | dict[str, Any] | None
 P = TypeVar("P", bound=Part)
 
 
-def with_options(base: type[P], name: str, options: OptionSet, left_out: Collection[str] = ()) -> type[P]:
+def with_options(base: type[P], name: str, options: OptionSet, *, unset: Mapping[str, str]) -> type[P]:
     """A section with the fields of `base` and one for each option, not set by default.
 
     Args:
         base: its own fields come first; a field of the same name stands for the option.
         name: of the class.
         options: of the format.
-        left_out: names of options that the job sets.
+        unset: what applies in a job if an option is not given, by its name, where that differs from the format.
     """
-    taken = {field.alias for field in base.model_fields.values()} | set(left_out)
+    taken = {field.alias for field in base.model_fields.values()}
     fields: dict[str, Any] = {
-        option.name: (_Value, Field(default=None, alias=option.name, description=_meaning(option)))
+        option.name: (
+            _Value,
+            Field(default=None, alias=option.name, description=_meaning(option, unset.get(option.name))),
+        )
         for option in options.options
         if option.name not in taken
     }
     return create_model(name, __base__=base, __doc__=base.__doc__, **fields)
 
 
-def _meaning(option: Option[Any]) -> str:
-    unset = option.default if option.default is not None else option.unset
+def _meaning(option: Option[Any], unset: str | None) -> str:
+    default = unset or (option.default if option.default is not None else option.unset)
     bounds = f"; {option.range}" if option.range else ""
-    return f"{option.meaning}{bounds}; default: {unset}"
+    only = {"": "", "batch": "; only in the mode batch", "stream": "; not in the mode batch"}[option.only]
+    return f"{option.meaning}{bounds}; default: {default}{only}"
 
 
-def option_texts(part: Part, left_out: Collection[str] = ()) -> dict[str, str]:
+def option_texts(part: Part) -> dict[str, str]:
     """The options given in a section, as Spark takes them: text by name. Lists and mappings become JSON."""
     given = part.model_dump(by_alias=True, exclude_none=True)
-    return {name: _text(value) for name, value in given.items() if name not in left_out}
+    return {name: _text(value) for name, value in given.items()}
 
 
 def _text(value: object) -> str:
