@@ -52,7 +52,8 @@ class Outcome:
         rows: records of the source in them.
         dead: dead letters of them.
         restarts: restarts after failures.
-        stopped: it was stopped before its end; a continuous run has no other end.
+        stopped: it was stopped before its end; a continuous run has no other end. A stop that came during the last
+            epoch of another mode does not count, because that epoch was finished.
     """
 
     epochs: int
@@ -95,6 +96,7 @@ class _Runner:
         self._spark: Final = spark
         self._on_progress: Final = on_progress
         self._totals: Final = Totals()
+        self._is_at_end = False
         self._rows = 0
         self._restarts = 0
         self._reported = -1
@@ -172,6 +174,7 @@ class _Runner:
                 raise failure_of(writer.failure or failure) from failure
             self._report(query)
             if ended:
+                self._is_at_end = self._job.mode != "continuous"
                 return
             if self.gate.is_stopping and not self.gate.is_busy:
                 self._wait_for_commit(query)
@@ -226,6 +229,7 @@ class _Runner:
             "observedMetrics": {name: observe[name].get for name in stages.observed},
         }
         self._say(report_of(job.name, progress, self._written(), has_end=True))
+        self._is_at_end = True
 
     def _pause(self, failure: BrokerError, attempts: int) -> bool:
         """Wait before a restart; returns whether to restart."""
@@ -252,7 +256,8 @@ class _Runner:
 
     def _outcome(self) -> Outcome:
         totals = self._totals
-        return Outcome(totals.epochs, self._rows, totals.dead, self._restarts, self.gate.is_stopping)
+        is_stopped = self.gate.is_stopping and not self._is_at_end
+        return Outcome(totals.epochs, self._rows, totals.dead, self._restarts, is_stopped)
 
 
 @contextmanager
