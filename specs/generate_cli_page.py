@@ -47,6 +47,9 @@ Commands find the broker by the first of these that is set: `--url`, `--context`
 are stored in `~/.config/bascule/contexts.yaml` (`BASCULE_CONTEXTS` names another file). In a context that was added
 with `--protected`, a command that destroys something asks you to type its name, also with `--yes`.
 
+Jobs name their broker in the file, as `source.address`. A job file without it is refused where `BASCULE_URL` or a
+context names another broker than 127.0.0.1:9292.
+
 `--dry-run` shows what a command would do and changes nothing. A command that cannot be undone asks first, unless
 `--yes` is given. Without a terminal to ask on, it is refused.
 """

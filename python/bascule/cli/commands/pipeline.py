@@ -8,9 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from bascule.cli.command_group import Commands
+from bascule.cli.connection import DEFAULT_URL, choose
 from bascule.cli.options import Output, as_path
 from bascule.cli.render.output import OutputFormat, render
 from bascule.cli.render.results import JobChecked
+from bascule.errors import UsageError
+from bascule.spark.connection_options import DEFAULT_ADDRESS
 
 if TYPE_CHECKING:
     from bascule.pipeline import Job
@@ -41,7 +44,7 @@ def run(file: JobFile, *, mode: Mode = None, output: Output = OutputFormat.TABLE
     from bascule.pipeline import run as run_job  # noqa: PLC0415 - the models would slow down every command
     from bascule.pipeline.progress import Line, write_ndjson  # noqa: PLC0415
 
-    job = _job(file, mode)
+    job = _job_to_run(file, mode)
     line = Line()
     try:
         outcome = run_job(job, on_progress=write_ndjson if output is OutputFormat.NDJSON else line)
@@ -54,7 +57,8 @@ def run(file: JobFile, *, mode: Mode = None, output: Output = OutputFormat.TABLE
 
 @app.command()
 def plan(file: JobFile, *, mode: Mode = None, output: Output = OutputFormat.TABLE) -> None:
-    """Show what a run would do: the offsets to read, the columns of each stage, the targets. Writes nothing.
+    """Show what a run would do: the offsets that a new query reads, or where the checkpoint continues, the columns of
+    each stage, the targets. Writes nothing.
 
     Examples:
         bascule pipeline plan -f job.yaml
@@ -63,7 +67,7 @@ def plan(file: JobFile, *, mode: Mode = None, output: Output = OutputFormat.TABL
     """
     from bascule.pipeline import plan as plan_job  # noqa: PLC0415 - as in `run`
 
-    render(plan_job(_job(file, mode)), output)
+    render(plan_job(_job_to_run(file, mode)), output)
 
 
 @app.command()
@@ -91,6 +95,26 @@ def schema() -> None:
     from bascule.pipeline import job_schema  # noqa: PLC0415 - as in `run`
 
     sys.stdout.write(json.dumps(job_schema(), indent=2, ensure_ascii=False) + "\n")
+
+
+def _job_to_run(file: Path, mode: str | None) -> "Job":
+    """The job; one that names no broker is refused where other commands would use another one than it does.
+
+    Raises:
+        UsageError: code `configuration_invalid`: as `from_file`, or `source.address` is missing and `BASCULE_URL` or a
+            context names a broker.
+    """
+    job = _job(file, mode)
+    if "address" not in job.source_keys.options():
+        chosen = choose(None, None, None, 1)
+        if chosen.url != DEFAULT_URL:
+            by = f"the context {chosen.context}" if chosen.context else "BASCULE_URL"
+            message = (
+                f"{file}: source.address is missing, so the job would read from {DEFAULT_ADDRESS}; {by} names "
+                f"{chosen.url}, which jobs do not use: write source.address in the file"
+            )
+            raise UsageError("configuration_invalid", message, {"key": "source.address"})
+    return job
 
 
 def _job(file: Path, mode: str | None) -> "Job":
