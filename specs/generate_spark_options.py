@@ -25,7 +25,8 @@ This page lists every option with its type, default and range. Generated from th
   option here for one of Spark's Kafka connector.
 - **Units:** sizes take units (`64MiB`), and so do times (`30s`). A time without a unit is in milliseconds;
   options whose name ends in `Ms` are numbers of milliseconds.
-- **Only:** some options apply to batch or to streaming queries alone."""
+- **Only:** `batch` or `stream`: the option applies to such queries alone, and others refuse it. A table of the catalog
+  may have `stream` options of the source: batch reads of it leave them out."""
 
 
 def main() -> int:

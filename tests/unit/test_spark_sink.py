@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 from bascule.errors import BrokerError
-from bascule.spark.sink.calls import Target, sdk_url
+from bascule.spark.sink.calls import OpenedSink, SinkCalls, Target, sdk_url
 from bascule.spark.sink.identity import EPOCH, QUERY_ID, RUN_ID, Writer, task_of, writer_of
 from bascule.spark.sink.options import parse_sink_options
-from bascule.spark.sink.tasks import TaskMessage
+from bascule.spark.sink.tasks import TaskMessage, write_task
 from bascule.spark.sink.writers import merged, offsets_hash, publish
 
 QUERY, RUN = "0c6d5f9e-0000-4000-8000-000000000001", "0c6d5f9e-0000-4000-8000-00000000000a"
@@ -81,6 +81,23 @@ def test_a_batch_job_is_one_epoch_under_its_key_or_a_name_of_its_own() -> None:
     assert again.run_id != keyed.run_id
 
 
+def test_a_sink_is_opened_for_the_streams_that_its_rows_may_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[tuple[str, ...]] = []
+
+    def fake(_: SinkCalls, writer: Writer, streams: tuple[str, ...]) -> OpenedSink:
+        opened.append(streams)
+        return OpenedSink(1, 1, writer.epoch, ())
+
+    monkeypatch.setattr(SinkCalls, "open", fake)
+    for number, given in enumerate(({"stream": "t"}, {"streams": "t, u"}, {"streams": '["a,b"]'}, {})):
+        context = Context(query=QUERY, epoch=str(number), run=RUN)
+        found = parse_sink_options({**given, "sinkId": "s"}, is_stream=True)
+        write_task(found, TOKEN, iter(()), context, is_stream=True)
+    assert opened == [("t",), ("t", "u"), ("a,b",), ()]
+    with pytest.raises(BrokerError, match="option streams belongs to delivery exactly_once"):
+        parse_sink_options({"streams": "u", "delivery": "at_least_once"}, is_stream=True)
+
+
 def test_tasks_are_bounded() -> None:
     assert task_of(Context(task=9_999)) == (9_999, 77)
     with pytest.raises(BrokerError, match="10000"):
@@ -90,12 +107,13 @@ def test_tasks_are_bounded() -> None:
 @pytest.mark.parametrize(
     ("is_stream", "given", "text"),
     [
-        (True, {"idempotencyKey": "k"}, "no meaning for a streaming query"),
+        (True, {"idempotencyKey": "k"}, "no meaning for a streaming write"),
         (False, {"acceptGap": "3"}, "no meaning for a batch write"),
         (False, {"sinkId": "s", "idempotencyKey": "k"}, "exclude each other"),
         (False, {"queryId": QUERY, "sinkId": "s"}, "together"),
         (False, {"queryId": QUERY, "runId": RUN, "batchId": "3"}, "need sinkId"),
         (True, {"delivery": "at_least_once", "sinkId": "s"}, "belongs to delivery exactly_once"),
+        (True, {"streams": "u"}, "exclude each other"),
         (True, {"delivery": "once"}, "exactly_once, at_least_once"),
         (True, {"takeOver": "true"}, "UUID"),
         (True, {"publishTimeoutMs": "601s"}, "600000"),

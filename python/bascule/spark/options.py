@@ -5,11 +5,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal, cast
 
-from bascule._json import load_json
 from bascule.spark.columns import DEFAULT as DEFAULT_COLUMNS
 from bascule.spark.columns import TYPES, parse_columns
 from bascule.spark.connection_options import ADDRESS, CONNECTION, NAMESPACE, REQUEST_TIMEOUT_MS, RETRY_DEADLINE_MS
 from bascule.spark.kafka_names import kafka_advice
+from bascule.spark.names import parse_json, parse_names
 from bascule.spark.option_model import Given, OptionSet, choice, duration, number, parsed, size, text
 from bascule.spark.planning import Packing
 from bascule.spark.positions import EARLIEST, LATEST, Positions, parse_offsets, parse_times
@@ -22,15 +22,6 @@ if TYPE_CHECKING:
     from bascule.lake.options import ArchiveOptions
 
 
-def _names(given: str) -> tuple[str, ...]:
-    names: list[Any] = (
-        _json("stream", given, list) if given.startswith("[") else [name.strip() for name in given.split(",")]
-    )
-    if not names or not all(isinstance(name, str) and name for name in names):
-        raise ValueError("it must name one stream or several")
-    return tuple(dict.fromkeys(names))
-
-
 def _pattern(given: str) -> str:
     try:
         re.compile(given)
@@ -41,7 +32,7 @@ def _pattern(given: str) -> str:
 
 def _assigned(given: str) -> dict[str, tuple[int, ...]]:
     assigned: dict[str, tuple[int, ...]] = {}
-    for stream, numbers in _json("assign", given, dict).items():
+    for stream, numbers in parse_json("assign", given, dict).items():
         if (
             not isinstance(numbers, list)
             or not numbers
@@ -54,16 +45,6 @@ def _assigned(given: str) -> dict[str, tuple[int, ...]]:
     return assigned
 
 
-def _json(option: str, given: str, kind: type) -> Any:
-    try:
-        document = load_json(given)
-    except (ValueError, RecursionError) as cause:
-        raise usage(f"option {option} is not valid JSON: {cause}") from cause
-    if not isinstance(document, kind):
-        raise usage(f"option {option} is {given!r}: it must be a JSON {'list' if kind is list else 'object'}")
-    return document
-
-
 def _zone(given: str) -> str:
     parse_zone("option timeZone", given)
     return given
@@ -71,7 +52,10 @@ def _zone(given: str) -> str:
 
 _TIME: Final = "time or JSON"
 STREAM: Final = parsed(
-    "stream", "one stream, several separated by commas, or a JSON list; their case counts", "names", _names
+    "stream",
+    "one stream, several separated by commas, or a JSON list; their case counts",
+    "names",
+    lambda given: parse_names("stream", given),
 )
 STREAM_PATTERN: Final = parsed(
     "streamPattern",

@@ -3,6 +3,7 @@
 All streams of a job are targets of one sink, so that they get an epoch together: its rows and its dead letters.
 """
 
+import json
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -112,7 +113,8 @@ class JobSink:
         for target, frame in parts:
             target.check(frame.schema)
         frames = [_uniform(frame, target.section.stream) for target, frame in parts]
-        self._save(reduce(lambda one, other: one.unionByName(other), frames), origin)
+        names = json.dumps([target.section.stream for target, _ in parts])
+        self._save(reduce(lambda one, other: one.unionByName(other), frames), origin, streams=names)
 
     def _save(self, frame: "DataFrame", origin: Origin, **more: str) -> None:
         options = {**self.options, **more}

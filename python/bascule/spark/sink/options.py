@@ -8,6 +8,7 @@ from uuid import UUID
 
 from bascule.spark.connection_options import ADDRESS, CONNECTION, NAMESPACE, REQUEST_TIMEOUT_MS, RETRY_DEADLINE_MS
 from bascule.spark.kafka_names import kafka_sink_advice
+from bascule.spark.names import parse_names
 from bascule.spark.option_model import Given, OptionSet, choice, duration, number, parsed, text
 from bascule.spark.usage import usage
 
@@ -36,6 +37,13 @@ def _function(given: str) -> str:
 
 
 STREAM: Final = text("stream", "the stream of every row; else the column `stream` names it")
+STREAMS: Final = parsed(
+    "streams",
+    "the streams that the column `stream` names, separated by commas or as a JSON list: the right to publish on these "
+    "suffices then, else it is needed on all (`*`)",
+    "names",
+    lambda given: parse_names("streams", given),
+)
 SUBJECT: Final = text("subject", "the subject of rows that have none in the column `subject`")
 DELIVERY: Final = choice(
     "delivery",
@@ -120,6 +128,7 @@ SINK: Final = OptionSet(
         ADDRESS,
         NAMESPACE,
         STREAM,
+        STREAMS,
         SUBJECT,
         DELIVERY,
         SINK_ID,
@@ -159,6 +168,7 @@ class SinkOptions:
     """All options, checked.
 
     Attributes:
+        streams: those that rows name in the column `stream`, as far as the user says; empty = any.
         ids: as the user passed them; None = they are taken from the task.
         checkpoint: the query's checkpoint location; empty for batch writes.
         query_name: the query's name; empty = it has none.
@@ -167,6 +177,7 @@ class SinkOptions:
     address: str
     namespace: str
     stream: str | None
+    streams: tuple[str, ...]
     subject: str | None
     delivery: Literal["exactly_once", "at_least_once"]
     sink_id: str | None
@@ -197,15 +208,13 @@ def parse_sink_options(given: Mapping[str, str], *, is_stream: bool) -> SinkOpti
         UsageError: an unknown option, a value outside its range, or options that exclude each other.
     """
     options = SINK.read(given)
-    for option in SINK.options:
-        if option.only and options.has(option) and (option.only == "stream") != is_stream:
-            what = "a streaming query" if is_stream else "a batch write"
-            raise usage(f"option {option.name} has no meaning for {what}: remove it")
+    SINK.check_kind(options, "stream" if is_stream else "batch", "write")
     lower = {name.lower(): value for name, value in given.items()}
     parsed_options = SinkOptions(
         address=options.value(ADDRESS),
         namespace=options.value(NAMESPACE),
         stream=options.get(STREAM),
+        streams=options.get(STREAMS) or (),
         subject=options.get(SUBJECT),
         delivery=cast('Literal["exactly_once", "at_least_once"]', options.value(DELIVERY)),
         sink_id=options.get(SINK_ID),
@@ -242,12 +251,15 @@ def _ids(options: Given) -> QueryIds | None:
 
 
 def _check(options: SinkOptions, *, is_stream: bool) -> None:
+    if options.stream is not None and options.streams:
+        raise usage("options stream (for every row) and streams (those of the column stream) exclude each other")
     if options.delivery == "at_least_once":
         exact = {
             "sinkId": options.sink_id,
             "takeOver": options.take_over,
             "idempotencyKey": options.idempotency_key,
             "queryId": options.ids,
+            "streams": options.streams,
         }
         for name, value in exact.items():
             if value:

@@ -161,7 +161,7 @@ def _open(options: SinkOptions, calls: SinkCalls, writer: Writer) -> tuple[Opene
     key = (options.address, options.namespace, writer)
     known = _opened.get(key)
     if known is None:
-        streams = (options.stream,) if options.stream is not None else ()
+        streams = (options.stream,) if options.stream is not None else options.streams
         found = calls.open(writer, streams)
         if writer.epoch < (found.last_epoch if found.last_epoch is not None else 0):
             raise StateError(
