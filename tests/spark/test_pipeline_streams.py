@@ -37,7 +37,10 @@ class Jobs:
         }
 
     def run(self, **changes: Any) -> Outcome:
-        return run(parse_job({**self.document, **changes}, base=self.folder), spark=self.spark)
+        document = {**self.document, "source": dict(self.document["source"]), **changes}
+        if document["mode"] == "batch":
+            document["source"].pop("longPollMs", None)  # of streaming runs alone
+        return run(parse_job(document, base=self.folder), spark=self.spark)
 
     def stored(self, stream: str, *columns: str) -> list[Any]:
         frame = self.spark.read.format("bascule").option("address", self.address).option("stream", stream)
@@ -80,7 +83,7 @@ def test_a_batch_run_writes_to_a_stream(spark: Any, broker: Broker, client: basc
     jobs = Jobs(spark, broker, tmp_path, "c")
     client.create_stream("c-in")
     client.publish_many("c-in", [order(0), order(1)])
-    del jobs.document["source"]["maxOffsetsPerTrigger"], jobs.document["source"]["longPollMs"]
+    jobs.document["source"].pop("maxOffsetsPerTrigger")
     for _ in range(2):
         jobs.run(mode="batch", checkpoint=None)
         assert len(jobs.values("c-out")) == 2, "the same records are stored once"
