@@ -3,7 +3,7 @@
 from typing import Any, cast
 
 import pytest
-from bascule.pipeline.epochs import EpochWriter, Gate
+from bascule.pipeline.epochs import Gate
 from bascule.pipeline.files import parse_job
 from bascule.pipeline.runs import _Runner  # pyright: ignore[reportPrivateUsage]
 
@@ -42,7 +42,7 @@ def test_a_stop_in_the_last_epoch_does_not_make_a_finished_run_a_stopped_one(
         "mode": mode,
     }
     gate = Gate()
-    runner = _Runner(parse_job(document), cast("Any", None), None, gate)
+    runner: Any = _Runner(parse_job(document), cast("Any", None), None, gate)
     gate.stop()
-    runner._watch(cast("Any", Query(*answers)), cast("EpochWriter", None))
+    runner._watch(Query(*answers), None)
     assert runner._outcome().stopped is is_stopped
