@@ -7,7 +7,7 @@ from typing import Any
 import bascule
 import pytest
 from bascule.client import StreamOptions
-from bascule.errors import UsageError
+from bascule.errors import BrokerError, UsageError
 from bascule.pipeline import Outcome, parse_job, plan, run
 from bascule.testing import TestBroker as Broker
 
@@ -56,6 +56,48 @@ class Jobs:
 
 def order(number: int, amount: float | None = 1.0) -> bytes:
     return json.dumps({"id": number, "amount": amount}).encode()
+
+
+def test_rows_and_dead_letters_go_to_streams_once(
+    spark: Any, broker: Broker, client: bascule.Client, tmp_path: Path
+) -> None:
+    jobs = Jobs(spark, broker, tmp_path, "a")
+    client.create_stream("a-in")
+    client.publish("a-in", order(0), key=b"k", headers={"h": b"1"})
+    client.publish_many("a-in", [b"{", order(2, -5), order(3), order(4), b"}"], keys=[b"k"] * 5)
+    planned = plan(parse_job(jobs.document, base=tmp_path), spark=spark)
+    assert [(target.place, target.action) for target in planned.targets] == [
+        (f"stream a-out at {jobs.address.removeprefix('bascule://')}", "create"),
+        (f"stream a-dead at {jobs.address.removeprefix('bascule://')}", "create"),
+    ]
+    assert planned.once == "the streams get each epoch exactly once, together"
+    assert jobs.run() == Outcome(epochs=2, rows=6, dead=3, restarts=0, stopped=False)
+    good = [b'{"id":0,"twice":2.0}', b'{"id":3,"twice":2.0}', b'{"id":4,"twice":2.0}']
+    dead = sorted([b"{", order(2, -5), b"}"])
+    assert (jobs.values("a-out"), jobs.values("a-dead")) == (good, dead)
+    jobs.forget_commits()
+    assert jobs.run().epochs == 1, "the epoch is run again"
+    assert (jobs.values("a-out"), jobs.values("a-dead")) == (good, dead)
+    first = next(row for row in jobs.stored("a-out", "key", "value", "headers") if b'"id":0' in bytes(row.value))
+    assert (bytes(first.key), [(one.key, bytes(one.value)) for one in first.headers]) == (b"k", [("h", b"1")])
+    letter = next(row for row in jobs.stored("a-dead", "key", "value", "headers") if bytes(row.value) == order(2, -5))
+    said = {one.key: bytes(one.value).decode() for one in letter.headers}
+    query_id = json.loads((tmp_path / "checkpoint" / "metadata").read_text())["id"]
+    assert said.pop("bascule.dlq.timestamp").isdigit()
+    assert bytes(letter.key) == b"k"
+    assert said == {
+        "bascule.dlq.stream": "a-in",
+        "bascule.dlq.incarnation": said["bascule.dlq.incarnation"],
+        "bascule.dlq.partition": "0",
+        "bascule.dlq.offset": "2",
+        "bascule.dlq.subject": "a-in",
+        "bascule.dlq.error_class": "ExpectationFailed",
+        "bascule.dlq.error_message": "the record does not meet: positive",
+        "bascule.dlq.expectations": '["positive"]',
+        "bascule.dlq.query_name": "a",
+        "bascule.dlq.query_id": query_id,
+        "bascule.dlq.epoch": "0",
+    }
 
 
 def test_a_table_and_streams_get_each_epoch_once(
@@ -114,3 +156,17 @@ def test_rows_that_cannot_be_records_are_refused_before_any_is_read(
     assert text in action
     with pytest.raises(UsageError, match=text.replace("(", r"\(")):
         jobs.run()
+
+
+def test_a_new_checkpoint_takes_the_streams_over(
+    spark: Any, broker: Broker, client: bascule.Client, tmp_path: Path
+) -> None:
+    jobs = Jobs(spark, broker, tmp_path, "e")
+    client.create_stream("e-in")
+    client.publish_many("e-in", [order(0)])
+    jobs.run()
+    query_id = json.loads((tmp_path / "checkpoint" / "metadata").read_text())["id"]
+    with pytest.raises(BrokerError, match=f"takeOver={query_id}"):
+        jobs.run(checkpoint="new")
+    assert jobs.run(checkpoint="new", sink={"takeOver": query_id}).epochs == 1
+    assert len(jobs.values("e-out")) == 2
