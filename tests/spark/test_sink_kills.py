@@ -117,6 +117,28 @@ def test_after_the_kill_of_the_driver_both_queries_continue_exactly(
     finish(spark, ledger)
 
 
+def test_a_driver_that_is_killed_while_its_epoch_is_decided_but_not_linked_continues(
+    spark: Any, broker: Broker, ledger: Ledger, tmp_path: Path
+) -> None:
+    """The answer to a publish is lost: it is asked for again by another run."""
+    broker.stop()
+    with broker_failpoints("link.started=6*sleep(5000)"):
+        broker.start()
+    application = started(ledger, tmp_path)
+    try:
+        ledger.publish(ROWS)
+        with broker.connect() as client:
+
+            def is_undecided() -> bool:
+                found = [sink for sink in client.sinks() if sink.name == ledger.copy.target]
+                return not found or found[0].last_epoch is None or found[0].finished
+
+            until("an epoch is decided and not linked", lambda: not is_undecided())
+    finally:
+        application.kill()
+    finish(spark, ledger)
+
+
 def started(ledger: Ledger, folder: Path) -> Application:
     ledger.copy.save(folder / "copy.json")
     application = Application(folder)

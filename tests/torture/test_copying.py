@@ -1,5 +1,6 @@
-"""The comparison of copied rows finds what is lost, repeated, changed or out of order."""
+"""The comparison of SP1 finds what is lost, repeated, changed or out of order; its schedule has every point."""
 
+import random
 import re
 import zlib
 from collections import Counter
@@ -7,6 +8,7 @@ from collections import Counter
 import pytest
 
 from tests.torture.copying import TARGET_PARTITIONS, Row, difference, misplaced, row
+from tests.torture.rig_sink_kill import OF_BROKER, OF_PIPELINE, scenes, schedule
 
 ROWS = [row(partition, number, 0) for partition in (0, 1) for number in range(50)]
 
@@ -48,3 +50,13 @@ def test_rows_in_another_order_or_partition_are_named() -> None:
     found = spread(ROWS)
     found[2].append(found[1].pop())
     assert "is in partition 2" in next(misplaced(found))
+
+
+def test_every_point_is_in_a_schedule_as_often_as_asked_and_in_one_scene() -> None:
+    kills = schedule(8, 80, random.Random(1))
+    assert Counter(kill.point for kill in kills) == {"": 80, **dict.fromkeys((*OF_BROKER, *OF_PIPELINE), 8)}
+    parts = list(scenes(kills))
+    assert sorted((kill for _, part in parts for kill in part), key=str) == sorted(kills, key=str)
+    moves = {table_format for table_format, part in parts for kill in part if kill.point == "archive.between_moves"}
+    assert moves == {"parquet"}
+    assert len({kill.who for kill in kills if not kill.point}) == 3
