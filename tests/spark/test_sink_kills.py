@@ -133,7 +133,7 @@ def test_a_driver_that_is_killed_while_its_epoch_is_decided_but_not_linked_conti
                 found = [sink for sink in client.sinks() if sink.name == ledger.copy.target]
                 return not found or found[0].last_epoch is None or found[0].finished
 
-            until("an epoch is decided and not linked", lambda: not is_undecided())
+            until(lambda: not is_undecided(), what="an epoch is decided and not linked")
     finally:
         application.kill()
     finish(spark, ledger)
