@@ -27,8 +27,8 @@ from bascule.failpoints import NAMES, Name
 from tests.failpoints import broker_failpoints
 from tests.torture.copying import SOURCE_PARTITIONS, TARGET_PARTITIONS, Copy, Ledger
 from tests.torture.copying_process import Application
-from tests.waiting import until
 from tests.torture.result import Result, Scale
+from tests.waiting import until
 
 ROW = "SP1"
 KILLS: Final = {Scale.FULL: (8, 80), Scale.SHORT: (0, 3)}
