@@ -314,7 +314,7 @@ class Engine:
             self._native.set_sinks(version, json.dumps(changes).encode())
 
     def confirm_stage(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        """Check what is claimed to be staged here: `missing` (`incarnation`, `reason`) and `log_ends`. Blocks."""
+        """Check what is claimed to be staged here: `missing` (`incarnation`, `reason`) and `from_offsets`. Blocks."""
         with native_errors():
             return json.loads(self._native.confirm_stage(json.dumps(request).encode()))
 

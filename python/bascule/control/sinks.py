@@ -62,7 +62,7 @@ class StagePlane(Protocol):
         ...
 
     def confirm_stage(self, request: dict[str, Any]) -> dict[str, Any]:
-        """What of a publish this broker does not hold as claimed: `missing`, and `log_ends` by incarnation. Blocks."""
+        """What this broker does not hold of a publish: `missing`; and `from_offsets` by incarnation. Blocks."""
         ...
 
     def staged(self) -> list[dict[str, Any]]:
@@ -200,7 +200,7 @@ class Sinks:
                 f"{missing[0]['reason']}",
                 {"partitions": names},
             )
-        return replace(command, targets=_with_ends(command.targets, answer["log_ends"]))
+        return replace(command, targets=_with_ends(command.targets, answer["from_offsets"]))
 
     async def _finished(self, command: PublishSink, deadline: float, *, needed: bool) -> Sink:
         """Wait until nothing of the sink is to be linked; after the deadline a failure if that is needed."""

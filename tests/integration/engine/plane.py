@@ -170,7 +170,7 @@ class Plane:
         attempt = {"generation": sink, "epoch": epoch, "token": TOKEN, "winners": [0] * tasks}
         answer = self.engine.confirm_stage({"sink": sink, **attempt, "targets": targets})
         assert answer["missing"] == []
-        ends = answer["log_ends"]
+        ends = answer["from_offsets"]
         targets = [{**target, "from_offset": ends[str(target["incarnation"])]} for target in targets]
         return {**attempt, "ordinal": ordinal, "targets": targets}
 

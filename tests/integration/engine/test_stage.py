@@ -59,7 +59,7 @@ def test_staged_rows_are_sealed_by_partition_and_no_reader_sees_them(plane: Plan
     assert [(s["sink"], s["epoch"], s["token"], s["pieces"], s["incarnations"]) for s in staged] == [
         (SINK, 0, TOKEN, 2, plane.incarnations)
     ]
-    assert plane.confirm(answers, [64]) == {"missing": [], "log_ends": {str(i): 0 for i in plane.incarnations}}
+    assert plane.confirm(answers, [64]) == {"missing": [], "from_offsets": {str(i): 0 for i in plane.incarnations}}
 
 
 def test_rows_without_a_key_go_where_their_task_says(plane: Plane) -> None:

@@ -119,7 +119,7 @@ class FakePlane:
         self.calls.append(("set_sinks", (version, changes)))
 
     def confirm_stage(self, request: dict[str, Any]) -> dict[str, Any]:
-        return {"missing": [], "log_ends": {str(item["incarnation"]): 0 for item in request["targets"]}}
+        return {"missing": [], "from_offsets": {str(item["incarnation"]): 0 for item in request["targets"]}}
 
     def staged(self) -> list[dict[str, Any]]:
         return []

@@ -62,7 +62,7 @@ class Leaders:
             for item in held
             if item not in claimed
         ]
-        return {"missing": missing, "log_ends": {str(item["incarnation"]): 100 for item in request["targets"]}}
+        return {"missing": missing, "from_offsets": {str(item["incarnation"]): 100 for item in request["targets"]}}
 
     def staged(self) -> list[dict[str, Any]]:
         return self.idle

@@ -365,5 +365,5 @@ fn an_epoch_is_confirmed_with_an_offset_that_a_power_cut_does_not_move() {
     let request = serde_json::from_value(request).unwrap();
     let answer = engine.confirm_stage(&request).unwrap();
     let synced = engine.partition(7).unwrap().reader().durable_end();
-    assert!(answer.log_ends[&7] <= synced, "{answer:?}, {synced}");
+    assert!(answer.from_offsets[&7] <= synced, "{answer:?}, {synced}");
 }

@@ -45,7 +45,7 @@ pub struct Confirmation {
     pub missing: Vec<Missing>,
     /// Of each target that is open here, by incarnation: the end of what is committed and synced in its log. No row of an epoch that
     /// is decided after this answer can lie below it.
-    pub log_ends: BTreeMap<u64, u64>,
+    pub from_offsets: BTreeMap<u64, u64>,
 }
 
 /// A partition that does not hold what is claimed.
@@ -89,7 +89,7 @@ impl Stage {
         let mut needed = 0_u64;
         for claim in &request.targets {
             let checked = from_offset(claim.incarnation).and_then(|from| {
-                answer.log_ends.insert(claim.incarnation, from);
+                answer.from_offsets.insert(claim.incarnation, from);
                 self.check_claim(request, claim)
             });
             match checked {

@@ -320,7 +320,7 @@ fn what_is_claimed_must_be_here_whole_and_nothing_else() {
     let winners = [1, 1, 129];
     let confirm = |request: &ConfirmRequest| stage.confirm(request, |_| Ok(40));
     let agreed = confirm(&request(3, digest, &winners, HERE));
-    assert_eq!((agreed.missing.len(), agreed.log_ends[&HERE]), (0, 40));
+    assert_eq!((agreed.missing.len(), agreed.from_offsets[&HERE]), (0, 40));
     for (wrong, expected) in [
         (
             request(4, digest, &winners, HERE),
