@@ -43,7 +43,7 @@ LARGE: Final = 32 << 10
 """Bytes of a value where a link is to have several groups of batches."""
 Who = Literal["worker", "driver", "broker"]
 WHO: Final[tuple[Who, ...]] = get_args(Who)
-OF_PIPELINE: Final[tuple[Name, ...]] = tuple(name for name in NAMES if not name.startswith("job."))
+OF_PIPELINE: Final[tuple[Name, ...]] = tuple(name for name in NAMES if name.startswith(("sink.", "archive.")))
 OF_BROKER: Final = (
     *("stage.append", "stage.written", "stage.renamed", "stage.sealed", "stage.confirmed"),
     *("link.started", "link.group_appended", "link.appended", "link.synced"),
