@@ -177,12 +177,11 @@ impl Log {
         let storage = self.committer.files().storage();
         let mut checkpoint = self.checkpoint.lock();
         let known: Checkpoint = self.shared.checkpoint(false);
-        checkpoint.write(storage, known)?;
         if has_lost {
-            // Without it the next recovery would end before the gap. Both slots: one may be damaged.
-            checkpoint.sync(storage)?;
+            // Without it the next recovery would end before the gap.
+            checkpoint.write_both(storage, known)?;
+        } else {
             checkpoint.write(storage, known)?;
-            checkpoint.sync(storage)?;
         }
         checkpoint.release();
         Ok(())

@@ -134,6 +134,23 @@ impl CheckpointFile {
         if self.last == Some(checkpoint) {
             return Ok(());
         }
+        self.write_next(storage, checkpoint)
+    }
+
+    /// Writes and syncs a checkpoint in both slots: it survives the damage of one.
+    pub fn write_both(
+        &mut self,
+        storage: &dyn Storage,
+        checkpoint: Checkpoint,
+    ) -> Result<(), Error> {
+        for _ in 0..2 {
+            self.write_next(storage, checkpoint)?;
+            self.sync(storage)?;
+        }
+        Ok(())
+    }
+
+    fn write_next(&mut self, storage: &dyn Storage, checkpoint: Checkpoint) -> Result<(), Error> {
         let sequence = self.sequence + 1;
         let bytes = to_bytes(sequence, self.identity, checkpoint);
         let slot = self.synced.map_or(FIRST_SLOT, |synced| 1 - synced);

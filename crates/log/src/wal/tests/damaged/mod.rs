@@ -9,6 +9,7 @@ use super::*;
 use crate::WalFault;
 use crate::integrity::{Damage, Fault};
 use crate::io::storage::OpenMode;
+use crate::state::checkpoint::{CHECKPOINT, parse_slot};
 use home::{Home, destroy, served};
 
 /// Records of each log; all but the first of each are in the journal alone.
@@ -109,6 +110,18 @@ fn a_lost_frame_is_known_from_later_frames() {
         assert_eq!((damages[0].start, damages[0].end), (lost, lost + 1));
         assert_eq!(found[1 - number % 2], ((0..RECORDS).collect(), vec![]));
     }
+}
+
+#[test]
+fn a_log_with_a_gap_has_its_checkpoint_in_both_slots() {
+    let home = Home::new();
+    let committer = home.harmed(|bytes| bytes[home.frame(2)].fill(0));
+    let (log, _) = open(home.root.path(), 1, &committer);
+    let bytes = fs::read(directory(home.root.path(), 1).join(CHECKPOINT)).unwrap();
+    let slot = |at| parse_slot(&bytes[at..at + 64], log.shared.identity).unwrap();
+    let [(first, known), (second, again)] = [0, 4096].map(slot);
+    assert_eq!((first.abs_diff(second), known), (1, again));
+    assert_eq!(known.durable, RECORDS);
 }
 
 #[test]
