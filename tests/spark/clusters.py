@@ -8,6 +8,8 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
+from bascule.spark.spark_home import linked_home
+
 from tests.waiting import until
 
 EXECUTOR = "CoarseGrainedExecutorBackend"
@@ -22,18 +24,10 @@ def spark_home() -> Path:
     return Path(pyspark.__file__).parent
 
 
-def linked_home(folder: Path) -> Path:
-    """A folder with links to the PySpark package, for SPARK_HOME.
-
-    The workers of `local-cluster` always write to SPARK_HOME/work; only the standalone Worker reads SPARK_WORKER_DIR.
-    Without the archive in `python`, Python workers import the installed package, which is compiled: they start in less
-    than half of the time, and Spark waits at most 10 s for one.
-    """
+def own_home(folder: Path) -> Path:
+    """A SPARK_HOME with the Spark of the package: workers of `local-cluster` always write to SPARK_HOME/work."""
     folder.mkdir()
-    for entry in spark_home().iterdir():
-        if entry.name not in ("work", "python"):
-            (folder / entry.name).symlink_to(entry)
-    return folder
+    return linked_home(spark_home(), folder)
 
 
 def clean_environment(**more: str) -> dict[str, str]:

@@ -1,6 +1,7 @@
 """Batch reads and the bulk scan, with real Spark."""
 
 import time
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from importlib import import_module
 from typing import Any
@@ -271,3 +272,15 @@ def test_discovery_imports_no_large_module() -> None:
         "assert not {'bascule._native', 'bascule.engine'} & set(sys.modules)\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+def test_workers_import_the_installed_package(spark: Any) -> None:
+    """Spark's archive of it is compiled at each import."""
+
+    def places(batches: Iterator[Any]) -> Iterator[Any]:
+        pyarrow, pyspark = import_module("pyarrow"), import_module("pyspark")
+        for _ in batches:
+            yield pyarrow.RecordBatch.from_pydict({"place": [pyspark.__file__]})
+
+    (row,) = spark.range(0, 1, 1, 1).mapInArrow(places, "place string").collect()
+    assert row.place == import_module("pyspark").__file__

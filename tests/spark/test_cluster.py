@@ -19,7 +19,7 @@ from clusters import (
     clean_environment,
     is_gone,
     kill,
-    linked_home,
+    own_home,
     spark_home,
     standalone_cluster,
 )
@@ -74,7 +74,7 @@ class Job:
     def __init__(self, plan: Plan, **environment: str) -> None:
         self.folder = Path(plan.folder)
         self._log = self.folder / "job.log"
-        environment = clean_environment(SPARK_HOME=str(linked_home(self.folder / "spark")), **environment)
+        environment = clean_environment(SPARK_HOME=str(own_home(self.folder / "spark")), **environment)
         with self._log.open("wb") as log:
             command = [sys.executable, PROGRAM, str(plan)]
             self._process = subprocess.Popen(command, env=environment, cwd=self.folder, stdout=log, stderr=log)

