@@ -140,8 +140,9 @@ async fn advance(
     }
     if let State::Waiting(waiting) = state {
         match turn(context, partition, sink.clone(), waiting).await {
-            // It stays due: the next turn comes after one of each other link of the partition.
-            Ok(Turn::More) => return true,
+            // More to link stays due: the next turn comes after one of each other link of the partition. After a change the table
+            // is asked next.
+            Ok(Turn::More) | Err(Ended::Changed) => return true,
             Ok(Turn::Linked(base_offset)) => {
                 *state = State::Linked {
                     base_offset,
@@ -149,8 +150,6 @@ async fn advance(
                 };
             }
             Err(Ended::Closed) => return false,
-            // The table is asked next.
-            Err(Ended::Changed) => return true,
             Err(Ended::Blocked(reason)) => {
                 waiting.delay();
                 if waiting.reason != reason {
