@@ -129,11 +129,11 @@ def test_a_driver_that_is_killed_while_its_epoch_is_decided_but_not_linked_conti
         ledger.publish(ROWS)
         with broker.connect() as client:
 
-            def is_undecided() -> bool:
+            def is_decided_and_not_linked() -> bool:
                 found = [sink for sink in client.sinks() if sink.name == ledger.copy.target]
-                return not found or found[0].last_epoch is None or found[0].finished
+                return bool(found) and found[0].last_epoch is not None and not found[0].finished
 
-            until(lambda: not is_undecided(), what="an epoch is decided and not linked")
+            until(is_decided_and_not_linked, LIMIT_S, what="an epoch is decided and not linked")
     finally:
         application.kill()
     finish(spark, ledger)

@@ -26,7 +26,7 @@ from bascule.failpoints import NAMES, Name
 
 from tests.failpoints import broker_failpoints
 from tests.torture.copying import SOURCE_PARTITIONS, TARGET_PARTITIONS, Copy, Ledger
-from tests.torture.copying_process import Application
+from tests.torture.copying_process import LIMIT_S, Application
 from tests.torture.result import Result, Scale
 from tests.waiting import until
 
@@ -127,7 +127,7 @@ class Scene:
 
     def _complete(self, what: str, count: Callable[[], int]) -> None:
         try:
-            until(lambda: count() >= self.ledger.count, what=f"{what} has {self.ledger.count} rows")
+            until(lambda: count() >= self.ledger.count, LIMIT_S, what=f"{what} has {self.ledger.count} rows")
         except AssertionError as late:
             raise AssertionError(f"{late}; it has {count()}; {self.application.output}") from None
 
@@ -147,7 +147,7 @@ class Scene:
         with broker_failpoints(f"{point}=1*return(abort)"):
             self.broker.start()
         self.ledger.publish(ROWS, LARGE if point == "link.group_appended" else 0)
-        until(lambda: not self.broker.is_running, what=f"the broker is killed at {point}")
+        until(lambda: not self.broker.is_running, LIMIT_S, what=f"the broker is killed at {point}")
         self.broker.start()
 
     def _pipeline_at(self, kill: Kill) -> None:
@@ -156,10 +156,10 @@ class Scene:
         points.arm(name, "hold" if kill.who == "driver" else "kill")
         self.ledger.publish(ROWS)
         if kill.who == "driver":
-            until(lambda: points.is_held(name), what=f"a commit waits at {name}")
+            until(lambda: points.is_held(name), LIMIT_S, what=f"a commit waits at {name}")
             self.application.kill()
         else:
-            until(lambda: not points.is_armed(name), what=f"a worker is killed at {name}")
+            until(lambda: not points.is_armed(name), LIMIT_S, what=f"a worker is killed at {name}")
 
 
 @contextmanager
