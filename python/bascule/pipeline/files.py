@@ -53,7 +53,7 @@ def _without_mode(given: Mapping[str, Any]) -> dict[str, Any]:
     mode, source = given.get("mode"), given.get("source")
     kept = {name: value for name, value in given.items() if name not in _NOT_IN.get(str(mode), ())}
     if mode == "batch" and isinstance(source, Mapping):
-        streaming = {option.name for option in SOURCE.options if option.only == "stream"}
+        streaming = {option.name for option in SOURCE.not_for("batch")}
         named = cast("Mapping[str, Any]", source).items()
         kept["source"] = {name: value for name, value in named if name not in streaming}
     return kept

@@ -164,6 +164,10 @@ class OptionSet:
             raise usage(f"there is no option {name!r}{self._hint(name)}", option=name)
         return Given(values)
 
+    def not_for(self, kind: Kind) -> "list[Option[Any]]":
+        """The options that apply to the other kind of query alone."""
+        return [option for option in self.options if option.only not in ("", kind)]
+
     def check_kind(self, given: Given, kind: Kind, what: Literal["read", "write"]) -> None:
         """Refuse options that apply to the other kind of query alone.
 
@@ -175,8 +179,8 @@ class OptionSet:
         Raises:
             UsageError: such an option is given; the sentence names it.
         """
-        for option in self.options:
-            if option.only not in ("", kind) and given.has(option):
+        for option in self.not_for(kind):
+            if given.has(option):
                 kinds = {"batch": "batch", "stream": "streaming"}
                 message = f"option {option.name} has no meaning for a {kinds[kind]} {what}: remove it"
                 raise usage(message, option=option.name)

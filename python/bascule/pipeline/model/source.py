@@ -66,8 +66,8 @@ class SourceKeys(Part):
             ValueError: such a key is given.
         """
         given = self.options()
-        for option in SOURCE.options:
-            if option.only not in ("", kind) and option.name in given:
+        for option in SOURCE.not_for(kind):
+            if option.name in given:
                 other = "the modes continuous and availableNow" if kind == "batch" else "the mode batch"
                 raise ValueError(f"source.{option.name} is for {other}: remove it, or use another mode")
 
