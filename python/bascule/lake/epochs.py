@@ -230,7 +230,7 @@ def _check_overlap(table: str, state: TableState, epoch: Epoch, ranges: Mapping[
 def _remedy(state: TableState) -> str:
     if not state.covered:
         return "Write to a new table"
-    offsets = json.dumps(starting_offsets(state.covered), sort_keys=True)
+    offsets = _offsets(state.covered)
     return f"Continue with a new checkpoint and startingOffsets {offsets}, or write to a new table"
 
 
@@ -239,16 +239,21 @@ def _rest(epoch: Epoch) -> str:
     if not epoch.ranges:
         return ""
     begins = {source: Covered(written.first, written.first, 0) for source, written in epoch.ranges.items()}
-    offsets = json.dumps(starting_offsets(begins), sort_keys=True)
-    return f". The epoch begins at {offsets}: this table may lack some of its records, and other targets all of them"
+    return (
+        f". The epoch begins at {_offsets(begins)}: this table may lack some of its records, and other targets all of "
+        "them"
+    )
 
 
 def _range_remedy(state: TableState) -> str:
-    offsets = json.dumps(starting_offsets(state.covered), sort_keys=True)
     return (
-        f"Set startingOffsets {offsets} to append the records after them, or write to a new table; a run that was "
-        "interrupted is completed by a run over the same records (startingOffsets and endingOffsets)"
+        f"Set startingOffsets {_offsets(state.covered)} to append the records after them, or write to a new table; a "
+        "run that was interrupted is completed by a run over the same records (startingOffsets and endingOffsets)"
     )
+
+
+def _offsets(covered: Mapping[Source, Covered]) -> str:
+    return json.dumps(starting_offsets(covered), sort_keys=True)
 
 
 def _refused(message: str, table: str, epoch: Epoch) -> BrokerError:

@@ -157,8 +157,7 @@ class LocalFolder:
 
     def sync(self, name: str) -> None:
         """Make a file that another library wrote durable."""
-        with (self.folder / name).open("rb") as file:
-            os.fsync(file.fileno())
+        sync_path(self.folder / name)
         self.settle([name])
 
     def settle(self, names: list[str]) -> None:
@@ -167,7 +166,7 @@ class LocalFolder:
         for name in names:
             folders |= {folder for folder in (self.folder / name).parents if self.folder in folder.parents}
         for folder in sorted(folders, key=lambda each: -len(each.parts)):
-            _sync_folder(folder)
+            sync_path(folder)
 
     def anchor(self) -> None:
         """As `Storage.anchor`. Tasks may have made the parents, so all of them on the same device are synced."""
@@ -176,7 +175,7 @@ class LocalFolder:
         for parent in self.folder.parents:
             if parent.stat().st_dev != device or not os.access(parent, os.R_OK):
                 break  # the place of a mount, or a folder that was there before, because it is not ours to read
-            _sync_folder(parent)
+            sync_path(parent)
 
     def delete(self, names: list[str]) -> None:
         """As `Storage.delete`; folders that become empty are removed."""
@@ -212,8 +211,9 @@ class LocalFolder:
         return draft
 
 
-def _sync_folder(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY)
+def sync_path(path: Path) -> None:
+    """Sync a file that another library wrote, or a folder."""
+    handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
     finally:

@@ -5,7 +5,6 @@ and sets the properties, and the catalog refuses it when the table has another s
 on.
 """
 
-import os
 import random
 import time
 from collections.abc import Iterable, Sequence
@@ -32,7 +31,7 @@ from bascule.lake.mismatch import another_table
 from bascule.lake.options import DEFAULT_CATALOG, ArchiveOptions
 from bascule.lake.plans import FilePlan
 from bascule.lake.ranges import Covered, Source
-from bascule.lake.storage import FileStore, LocalFolder
+from bascule.lake.storage import FileStore, LocalFolder, sync_path
 from bascule.spark.usage import usage
 
 PROPERTIES: Final = {
@@ -293,8 +292,4 @@ def _sync(table: Any) -> None:
     for name in (table.metadata_location, snapshot.manifest_list, *(each.manifest_path for each in added)):
         path = local_path(name)
         for each in () if path is None else (path, path.parent):
-            handle = os.open(each, os.O_RDONLY)
-            try:
-                os.fsync(handle)
-            finally:
-                os.close(handle)
+            sync_path(each)
