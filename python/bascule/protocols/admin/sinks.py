@@ -181,8 +181,9 @@ class SinkMethods:
             raise _invalid("owner is missing: name the client, or give an empty name for clients without a certificate")
         if flaw := id_flaw(asked.owner) if asked.owner else None:
             raise _invalid(flaw)
-        self._sinks.check_owner(sink, asked.owner)
-        if not asked.dry_run and asked.owner != sink.owner:
+        if asked.dry_run:
+            self._sinks.check_owner(sink, asked.owner)
+        elif asked.owner != sink.owner:
             await self._sinks.set_owner(sink, asked.owner, _caller(request), request.timeout_s)
         return message("SetSinkOwnerResponse")(before=sink.owner)
 
