@@ -1,9 +1,8 @@
 //! What one producer has stored, read from the headers of its batches.
-use crate::ReadError;
-use crate::ReadMode;
 use crate::read::cursor::Cursor;
 use crate::segment::damage::Damage;
 use crate::state::shared::Shared;
+use crate::{ReadError, ReadMode};
 use bascule_record::{Batches, Header};
 use std::io;
 use std::sync::Arc;

@@ -150,6 +150,18 @@ pub(super) fn all_rows(sink: u64) -> Vec<String> {
     (0..ROWS).map(|number| row_of(sink, number)).collect()
 }
 
+/// Each row of sink 4 is there once, beside one record that was there before and the records of [`crash_after`]. The number of all.
+pub(super) fn assert_linked_once(partition: &Partition, appended: usize) -> usize {
+    let stored = values(partition);
+    assert_eq!(
+        rows_of(4, &stored),
+        all_rows(4),
+        "{appended} batches before"
+    );
+    assert_eq!(stored.len(), 1 + ROWS + appended);
+    stored.len()
+}
+
 /// What a crash after so many batches of the link leaves, with records of others between them.
 pub(super) fn crash_after(home: &Home, spec: &PartitionSpec, row: &Value, appended: usize) {
     let link = link_of(row);
@@ -209,14 +221,8 @@ async fn a_link_continues_behind_what_is_in_the_log_wherever_it_ended() {
             (&fields["ordinal"], &fields["base_offset"]),
             (&json!(3), &json!(1))
         );
-        let stored = values(&partition);
-        assert_eq!(
-            rows_of(4, &stored),
-            all_rows(4),
-            "{appended} batches before"
-        );
-        assert_eq!(stored.len(), 1 + ROWS + appended);
-        assert_eq!(partition.reader().durable_end(), stored.len() as u64);
+        let stored = assert_linked_once(&partition, appended);
+        assert_eq!(partition.reader().durable_end(), stored as u64);
         partition.close(EndReason::Closed).await;
     }
 }
