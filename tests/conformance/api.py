@@ -1,7 +1,6 @@
 """The Liftbridge API without a client library: every call, with unchanged codes and texts."""
 
 import json
-import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final, Self
@@ -173,14 +172,6 @@ class Reading:
 def values(found: Iterable[Any]) -> list[bytes]:
     """The values of messages."""
     return [item.value for item in found]
-
-
-def until(condition: Callable[[], bool], limit_s: float = 60.0) -> None:
-    """Wait until `condition()` holds."""
-    end = time.monotonic() + limit_s
-    while not condition():
-        assert time.monotonic() < end, "the condition did not hold in time"
-        time.sleep(0.01)
 
 
 def _bytes(request: Any) -> bytes:

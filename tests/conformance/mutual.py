@@ -14,7 +14,8 @@ import yaml
 from bascule.testing import TestBroker, broker
 
 from tests.certificates import Authority, Pair
-from tests.conformance.api import Api, until
+from tests.conformance.api import Api
+from tests.waiting import until
 
 BROKER = "broker.test"
 ROOT = "root"

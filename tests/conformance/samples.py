@@ -16,7 +16,8 @@ from typing import Any, Final
 
 import yaml
 
-from tests.conformance.api import Api, until
+from tests.conformance.api import Api
+from tests.waiting import until
 
 LIMIT_S: Final = 90.0
 

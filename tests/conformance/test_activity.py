@@ -7,7 +7,8 @@ import pytest
 from bascule._liftbridge_pb import message
 from bascule.testing import TestBroker, broker
 
-from tests.conformance.api import Api, Failed, failed, until
+from tests.conformance.api import Api, Failed, failed
+from tests.waiting import until
 
 ON = {"activity.enabled": True}
 

@@ -10,9 +10,10 @@ import pytest
 from bascule._methods import METHODS
 
 from tests.certificates import DAY, Authority
-from tests.conformance.api import ALL, EARLIEST, NONE, PERMISSION_DENIED, Api, Failed, failed, until
+from tests.conformance.api import ALL, EARLIEST, NONE, PERMISSION_DENIED, Api, Failed, failed
 from tests.conformance.mutual import ROOT, Mutual, mutual_broker, rule
 from tests.conformance.rights import CALLS, action, check_creation, rules_for
+from tests.waiting import until
 
 
 @pytest.fixture(scope="module")

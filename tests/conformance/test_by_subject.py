@@ -8,7 +8,8 @@ import nats
 import pytest
 from bascule.testing import TestBroker
 
-from tests.conformance.api import Api, until
+from tests.conformance.api import Api
+from tests.waiting import until
 
 ON = {"partitionBySubject": {"value": True}}
 SUBJECTS = 40

@@ -12,7 +12,8 @@ import pytest
 from bascule.testing import TestBroker, broker
 from pyarrow import flight
 
-from tests.conformance.api import ALL, BAD_REQUEST, NONE, Api, Failed, failed, until
+from tests.conformance.api import ALL, BAD_REQUEST, NONE, Api, Failed, failed
+from tests.waiting import until
 
 CURSORS = {"cursors.partitions": 3}
 

@@ -20,8 +20,8 @@ from tests.conformance.api import (
     Api,
     Failed,
     failed,
-    until,
 )
+from tests.waiting import until
 
 STOPPED = "RESOURCE_EXHAUSTED Stop offset reached"
 DOWN_TO_THE_OLDEST = "RESOURCE_EXHAUSTED EOF"

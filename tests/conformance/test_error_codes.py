@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 from bascule.testing import TestBroker, broker
 
-from tests.conformance.api import ALL, OFFSET, STOP_LATEST, STOP_OFFSET, Api, Failed, until
+from tests.conformance.api import ALL, OFFSET, STOP_LATEST, STOP_OFFSET, Api, Failed
+from tests.waiting import until
 
 
 @pytest.fixture

@@ -10,8 +10,9 @@ from bascule.errors import BrokerError
 from bascule.spark.connection import Broker, StatusRequest
 from bascule.spark.options import parse_options
 
-from tests.conformance.api import Api, until
+from tests.conformance.api import Api
 from tests.conformance.mutual import ROOT, Mutual, mutual_broker, rule
+from tests.waiting import until
 
 pa: Any = import_module("pyarrow")
 fl: Any = import_module("pyarrow.flight")

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from bascule.testing import TestBroker, broker
 
-from tests.conformance.api import OFFSET, Api, Failed, failed, until
+from tests.conformance.api import OFFSET, Api, Failed, failed
+from tests.waiting import until
 
 TIMEOUT_S = 5.0
 

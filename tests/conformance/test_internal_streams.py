@@ -9,7 +9,8 @@ import pytest
 from bascule._liftbridge_pb import message
 from bascule.testing import broker
 
-from tests.conformance.api import EARLIEST, LATEST, Api, Failed, failed, until
+from tests.conformance.api import EARLIEST, LATEST, Api, Failed, failed
+from tests.waiting import until
 
 ON: Mapping[str, object] = {"cursors.partitions": 1, "activity.enabled": True}
 PLANTED = b"planted-name"

@@ -12,7 +12,8 @@ import pyarrow.flight as fl
 import pytest
 from bascule.testing import TestBroker, broker
 
-from tests.conformance.api import EARLIEST, NONE, OFFSET, READONLY, STOP_LATEST, Api, Failed, failed, until, values
+from tests.conformance.api import EARLIEST, NONE, OFFSET, READONLY, STOP_LATEST, Api, Failed, failed, values
+from tests.waiting import until
 
 
 @pytest.fixture

@@ -8,7 +8,8 @@ import pytest
 from bascule._liftbridge_pb import message
 from bascule.testing import TestBroker
 
-from tests.conformance.api import ALL, BAD_REQUEST, LEADER, NONE, NOT_FOUND, Api, Failed, failed, until
+from tests.conformance.api import ALL, BAD_REQUEST, LEADER, NONE, NOT_FOUND, Api, Failed, failed
+from tests.waiting import until
 
 
 @pytest.fixture

@@ -10,8 +10,9 @@ from bascule._liftbridge_pb import message
 from bascule.engine import Engine
 from bascule.testing import TestBroker, broker
 
-from tests.conformance.api import Api, Failed, until
+from tests.conformance.api import Api, Failed
 from tests.conformance.rights import check_creation
+from tests.waiting import until
 
 NAMESPACE = "liftbridge-default"
 

@@ -8,9 +8,10 @@ import grpc
 import pytest
 from bascule.testing import TestBroker, broker
 
-from tests.conformance.api import Api, Failed, until
+from tests.conformance.api import Api, Failed
 from tests.conformance.mutual import ROOT, Mutual, mutual_broker, rule
 from tests.conformance.rights import check_creation
+from tests.waiting import until
 
 FEW = {
     "limits.streams": 3,

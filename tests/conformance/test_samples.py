@@ -20,8 +20,9 @@ import pytest
 from bascule._liftbridge_pb import message
 from bascule.cli.liftbridge.keys import KEYS
 
-from tests.conformance.api import ALL, Api, Failed, failed, until, values
+from tests.conformance.api import ALL, Api, Failed, failed, values
 from tests.conformance.samples import ALONE, LIMIT_S, LISTEN, free_port, liftbridge, said_by
+from tests.waiting import until
 
 READY_S: Final = 3.0
 """Promised start time on an idle machine."""

@@ -5,8 +5,9 @@ from pathlib import Path
 import bascule
 import pytest
 
-from tests.conformance.api import Api, until, values
+from tests.conformance.api import Api, values
 from tests.conformance.samples import ALONE, LIMIT_S, imported, liftbridge, ours
+from tests.waiting import until
 
 VALUE = b"x" * 1000
 

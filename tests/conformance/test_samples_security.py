@@ -14,10 +14,11 @@ import nats
 import pytest
 
 from tests.certificates import Authority, Pair
-from tests.conformance.api import Api, Failed, failed, until, values
+from tests.conformance.api import Api, Failed, failed, values
 from tests.conformance.samples import ALONE, LIMIT_S, LISTEN, Running, liftbridge, said_by
 from tests.integration.server.test_nats_access import CERTIFICATES, THEIR_TLS, nats_server, trusting
 from tests.policies import EXACT_MODEL
+from tests.waiting import until
 
 POLICY = "p, alice, *, FetchMetadata\np, alice, s, CreateStream\np, alice, s, Publish\np, bob, s, Subscribe\n"
 

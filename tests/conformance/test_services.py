@@ -9,7 +9,8 @@ import nats
 import pytest
 from bascule.testing import TestBroker
 
-from tests.conformance.api import Api, until, values
+from tests.conformance.api import Api, values
+from tests.waiting import until
 
 SERVING = b"\x08\x01"
 

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from bascule.testing import TestBroker, broker
 
-from tests.conformance.api import EARLIEST, OFFSET, Api, Failed, failed, until
+from tests.conformance.api import EARLIEST, OFFSET, Api, Failed, failed
+from tests.waiting import until
 
 EMPTY = "Name cannot be empty"
 

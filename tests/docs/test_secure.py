@@ -14,8 +14,8 @@ from bascule.security import ACTIONS, AccessTable, read_policy
 from bascule.testing import TestBroker, broker
 
 from tests.certificates import Authority
-from tests.conformance.api import until
 from tests.docs.snippets import ROOT, commands, shell, snippets
+from tests.waiting import until
 
 PAGE = ROOT / "docs" / "how-to" / "secure.md"
 YAML = [snippet.text for snippet in snippets(PAGE, "yaml")]

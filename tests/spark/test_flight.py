@@ -12,6 +12,8 @@ from bascule.errors import BrokerError
 from bascule.spark.connection import from_flight
 from harness import Streams, fl, pa, put_batches
 
+from tests.waiting import until
+
 DEFAULT_COLUMNS = ["partition", "offset", "timestamp", "subject", "key", "value"]
 
 
@@ -37,13 +39,6 @@ def refused(streams: Streams, **ticket: Any) -> BrokerError:
 def action(streams: Streams, body: Any) -> Any:
     results = list(client(streams).do_action(fl.Action("offsets", json.dumps(body).encode())))
     return json.loads(results[0].body.to_pybytes())
-
-
-def until(condition: Any, limit_s: float = 10.0) -> None:
-    deadline = time.monotonic() + limit_s
-    while not condition():
-        assert time.monotonic() < deadline, "the condition did not hold in time"
-        time.sleep(0.01)
 
 
 # -- planning
@@ -101,7 +96,7 @@ def test_times_select_by_receipt(streams: Streams) -> None:
     streams.create("s")
     streams.put("s", [b"a"])
     middle = action(streams, {"stream": "s"})["partitions"][0]["last_timestamp_ns"] + 1
-    until(lambda: time.time_ns() > middle)
+    until(lambda: time.time_ns() > middle, 10.0)
     streams.put("s", [b"b"])
     assert offsets(streams, start={"time_ns": middle}) == [1]
     assert offsets(streams, end={"time_ns": middle}) == [0]
@@ -165,7 +160,7 @@ def test_a_cancelled_scan_releases_its_slot(streams: Streams) -> None:
     assert reader.read_chunk().data.num_rows == 1
     assert streams.engine.statistics()["subscriptions_open"] == 1
     reader.cancel()
-    until(lambda: streams.engine.statistics()["subscriptions_open"] == 0)
+    until(lambda: streams.engine.statistics()["subscriptions_open"] == 0, 10.0)
 
 
 def test_a_following_scan_ends_when_its_stream_is_deleted(streams: Streams) -> None:
@@ -207,7 +202,7 @@ def test_removed_records_are_never_skipped_silently(streams: Streams) -> None:
     for _ in range(8):
         streams.put("s", [bytes(1000)] * 100)
     streams.set("s", retention_messages=250)
-    until(lambda: streams.position("s")[0] > 0)
+    until(lambda: streams.position("s")[0] > 0, 10.0)
     start, end = streams.position("s")
     refusal = refused(streams, start=0)
     assert refusal.code == "offset_out_of_range"
@@ -226,7 +221,7 @@ def test_scans_beyond_the_limit_are_rejected(tmp_path: Path) -> None:
         assert refusal.code == "busy"
         assert "limits.subscriptions (1) subscriptions and scans are open" in str(refusal)
         reader.cancel()
-        until(lambda: streams.engine.statistics()["subscriptions_open"] == 0)
+        until(lambda: streams.engine.statistics()["subscriptions_open"] == 0, 10.0)
         assert offsets(streams) == [0]
     finally:
         streams.close()

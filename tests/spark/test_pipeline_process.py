@@ -6,7 +6,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ from bascule.failpoints import VARIABLE
 from harness import Streams
 
 from tests.failpoints import Points
+from tests.waiting import until
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(1800)]
 
@@ -98,11 +98,12 @@ def test_a_job_that_is_killed_at_any_point_loses_and_repeats_nothing(streams: St
 
     # 3. The other entry continues, and SIGTERM ends it after the epoch that it is writing.
     job = start(tmp_path, "bascule.pipeline", "job.yaml")
-    deadline = time.monotonic() + LIMIT_S
-    while len(offsets(tmp_path, "good")) + len(offsets(tmp_path, "dead")) < 600:
+
+    def has_written_all() -> bool:
         assert job.poll() is None, (tmp_path / "errors.txt").read_text()[-3000:]
-        assert time.monotonic() < deadline
-        time.sleep(0.5)
+        return len(offsets(tmp_path, "good")) + len(offsets(tmp_path, "dead")) >= 600
+
+    until(has_written_all, LIMIT_S, every_s=0.5)
     put(streams, 300)
     epochs(job, 1)
     job.send_signal(signal.SIGTERM)

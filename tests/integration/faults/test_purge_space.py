@@ -1,8 +1,7 @@
 """A purge frees space after the grace period, or at once if requested or if the disk is full."""
 
 import shutil
-import time
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from pathlib import Path
 from typing import Any, Final
 
@@ -12,6 +11,7 @@ from bascule import testing
 from bascule._liftbridge_pb import message
 
 from tests.integration.cli.commands import run
+from tests.waiting import until
 
 from .mount import mounted
 from .raw import EARLIEST, Raw
@@ -19,13 +19,6 @@ from .raw import EARLIEST, Raw
 VALUE: Final = b"x" * 20_000
 RECORDS: Final = 200
 GRACE_MS: Final = 1_500
-
-
-def until(condition: Callable[[], object], limit_s: float = 30.0) -> None:
-    end = time.monotonic() + limit_s
-    while not condition():
-        assert time.monotonic() < end, "the condition did not hold in time"
-        time.sleep(0.05)
 
 
 def removed_but_open(broker: testing.TestBroker) -> list[str]:
@@ -74,7 +67,7 @@ def test_a_purge_closes_all_descriptors_and_removes_files_after_the_grace_period
         with pytest.raises(grpc.RpcError) as ended:
             next(reading)
         assert ended.value.code() is grpc.StatusCode.NOT_FOUND
-        until(lambda: not left_over(started))
+        until(lambda: not left_over(started), 30.0)
         assert removed_but_open(started) == []
 
 
@@ -150,7 +143,7 @@ def test_a_purge_after_the_disk_has_recovered_keeps_the_grace(small: testing.Tes
             with small.connect() as client:
                 return not client.purge_stream("s", dry_run=True).at_once
 
-        until(recovered)
+        until(recovered, 30.0)
         raw.publish("s", VALUE)
         with small.connect() as client:
             assert client.purge_stream("s") == (1, False)

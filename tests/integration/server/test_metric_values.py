@@ -15,9 +15,10 @@ from bascule.errors import BrokerError
 from bascule.testing import TestBroker, broker
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
-from tests.conformance.api import LATEST, NONE, Api, Failed, until
+from tests.conformance.api import LATEST, NONE, Api, Failed
 from tests.integration.server.test_http import FREE, LIMIT_S, get
 from tests.names import fresh
+from tests.waiting import until
 
 fl: Any = import_module("pyarrow.flight")
 

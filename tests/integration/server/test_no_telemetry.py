@@ -11,8 +11,9 @@ from ipaddress import IPv4Address, IPv6Address, ip_address
 from pathlib import Path
 from typing import Final, NamedTuple, Self
 
-from tests.conformance.api import LEADER, Api, until
+from tests.conformance.api import LEADER, Api
 from tests.conformance.samples import LISTEN, free_port, liftbridge
+from tests.waiting import until
 
 TABLES: Final = ("tcp", "tcp6", "udp", "udp6", "udplite", "udplite6", "raw", "raw6", "icmp", "icmp6")
 LISTENS: Final = "0A"

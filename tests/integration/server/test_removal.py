@@ -1,8 +1,6 @@
 """Compaction, trim and purge in a real broker, through all interfaces."""
 
 import json
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import grpc.aio
@@ -14,15 +12,9 @@ from bascule.testing.running import RunningBroker
 
 from tests.integration.cli.commands import run
 from tests.integration.server.process import call
+from tests.waiting import until
 
 QUICK = {"streams.cleaner_interval_ms": 200, "streams.retention_min_age_ms": 0}
-
-
-def until(condition: Callable[[], bool], limit_s: float = 20.0) -> None:
-    deadline = time.monotonic() + limit_s
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
 
 
 def everything(client: Client) -> list[tuple[int, bytes | None, bytes | None]]:
@@ -47,7 +39,7 @@ async def test_a_compacted_stream_shows_the_latest_of_each_key_also_after_a_rest
                 for key in (b"a", b"b", None):
                     client.publish("s", f"{round_}".encode() * 20, key=key)
             last = {key: f"{19}".encode() * 20 for key in (b"a", b"b")}
-            until(lambda: len(everything(client)) < 30)
+            until(lambda: len(everything(client)) < 30, 20.0)
             found = everything(client)
             assert sum(key is None for _, key, _ in found) == 20, "records without a key stay"
             assert {key: value for _, key, value in found if key is not None} == last
@@ -77,13 +69,13 @@ def test_a_trim_is_checked_applied_and_durable(tmp_path: Path) -> None:
         assert run(*trim, url=started.url).err == refused
         assert run(*trim, "--yes", url=started.url).code == 0
         with started.connect() as client:
-            until(lambda: everything(client)[0][0] == 4)
+            until(lambda: everything(client)[0][0] == 4, 20.0)
         started.restart()
         with started.connect() as client:
             assert [offset for offset, _, _ in everything(client)] == [4, 5, 6, 7, 8, 9]
             client.trim_partition("s", 0, 10)
             assert client.publish("s", b"next").offset == 10
-            until(lambda: everything(client)[0][0] == 10)
+            until(lambda: everything(client)[0][0] == 10, 20.0)
 
 
 def test_a_purge_restarts_at_offset_0_and_removes_everything(tmp_path: Path) -> None:

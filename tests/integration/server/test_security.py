@@ -19,8 +19,9 @@ from bascule.errors import AccessError, BrokerError, UsageError
 from bascule.server import Broker
 
 from tests.certificates import DAY, Authority, locked
-from tests.conformance.api import Api, Failed, until
+from tests.conformance.api import Api, Failed
 from tests.conformance.mutual import BROKER, ROOT, Mutual, mutual_broker, rule
+from tests.waiting import until
 
 WAIT_S = 30.0
 
