@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 from bascule._admin_pb import message as admin_message
 from bascule._methods import METHODS
-from bascule.metadata import State, StreamSettings, apply, commands, initial_state
+from bascule.metadata import Placement, State, StreamSettings, apply, commands, initial_state
 from bascule.metadata.commands import encode_command
 from bascule.metadata.snapshot import encode_snapshot
 
@@ -157,6 +157,28 @@ def wire() -> None:
         write("subjects", str(i), text.encode())
 
 
+def iggy() -> None:
+    """Recorded frames."""
+    vectors = json.loads((ROOT / "specs/vectors/iggy/v1.json").read_text())
+    for i, frame in enumerate(vectors["captures"] + vectors["constructed"]):
+        write("iggy_v1", f"{i}-{frame['command'].lower()}", bytes.fromhex(frame["request_hex"]))
+    vectors = json.loads((ROOT / "specs/vectors/iggy/v1b.json").read_text())
+    generations = {"0.7.0": 1, "0.8.0": 2, "0.9.0": 3, "0.10.0": 3}
+    for frame in vectors["captures"]:
+        seed = bytes([generations[frame["sdk"]]]) + bytes.fromhex(frame["request_hex"])
+        write("iggy_v1b", frame["id"].removeprefix("v1b-"), seed)
+    vectors = json.loads((ROOT / "specs/vectors/iggy/v2.json").read_text())
+    for frame in vectors["captures"]:
+        if not frame.get("is_body"):
+            write("iggy_v2", frame["id"].removeprefix("v2-tcp-"), bytes.fromhex(frame["request_hex"]))
+
+
+def peer() -> None:
+    """Frames between brokers."""
+    for frame in json.loads((ROOT / "specs/vectors/peer/frames.json").read_text()):
+        write("peer_frames", frame["name"], bytes.fromhex(frame["frame"]))
+
+
 def arrow() -> None:
     """Messages of DoPut: heads and bodies, each behind two bytes of length."""
     columns = {
@@ -239,6 +261,7 @@ ADMIN_REQUESTS: dict[str, dict[str, Any]] = {
     "ResumeStream": {"name": "s", "partitions": [0, 1], "dry_run": True},
     "CheckCreateStream": {"create": {"name": "s", "subject": "a.*", "minIsr": {"value": 1}}},
     "FetchStreamDetails": {"name": "s"},
+    "FetchStreams": {"namespace": "n"},
     "FetchGroupDetails": {"groups": ["g", "h"]},
     "OpenSink": {"name": "s", "kind": "batch", "lifetime": "hour", "run_id": f"{0:032x}", "streams": ["s", "t"]},
     "PublishSink": {
@@ -260,6 +283,19 @@ ADMIN_REQUESTS: dict[str, dict[str, Any]] = {
     "SkipSink": {"name": "s", "stream": "s", "partition": 0, "dry_run": True},
     "SetSinkQuota": {"name": "s", "quota_bytes": 1 << 33},
     "SetSinkOwner": {"name": "s", "owner": "ada", "dry_run": True},
+    "FetchUsers": {"name": "iggy"},
+    "CreateUser": {
+        "name": "ada",
+        "password": "secret",
+        "grants": [{"rights": ["read_streams"]}, {"stream": "s", "topic": "t", "rights": ["poll_messages"]}],
+        "dry_run": True,
+    },
+    "DeleteUser": {"name": "ada", "dry_run": True},
+    "SetUserPassword": {"name": "ada", "password": "secret", "dry_run": True},
+    "SetUserStatus": {"name": "ada", "is_active": True, "dry_run": True},
+    "SetUserRights": {"name": "ada", "grants": [{"stream": "n", "rights": ["send_messages"]}], "dry_run": True},
+    "CreateUserToken": {"user": "ada", "name": "dev", "expires_in_ms": 1000, "dry_run": True},
+    "DeleteUserToken": {"user": "ada", "name": "dev", "dry_run": True},
 }
 
 
@@ -318,7 +354,7 @@ def metadata() -> tuple[list[Any], State]:
             "",
             5,
             StreamSettings(),
-            (commands.Placement(("a",), "a"), commands.Placement(("a",), "a")),
+            (Placement(("a",), "a"), Placement(("a",), "a")),
         ),
         commands.DeleteStream("default", "s", 7),
     ]
@@ -331,6 +367,8 @@ def metadata() -> tuple[list[Any], State]:
 if __name__ == "__main__":
     batches()
     wire()
+    iggy()
+    peer()
     arrow()
     files()
     documents()

@@ -179,6 +179,24 @@ pub enum Error {
         /// Last epoch in the log.
         current: u64,
     },
+    /// The batches of another replica do not begin at the end of this log. Nothing was appended and the log stays usable.
+    #[error("batches begin at offset {got}, but {} ends at {expected}", path.display())]
+    NotNext {
+        /// The log's directory.
+        path: PathBuf,
+        /// Where the next batch begins.
+        expected: u64,
+        /// Where the given one begins.
+        got: u64,
+    },
+    /// The batches of another replica have another history before this offset. Nothing was appended and the log stays usable.
+    #[error("the batch at offset {offset} does not follow what {} holds before it: the histories differ", path.display())]
+    Diverged {
+        /// The log's directory.
+        path: PathBuf,
+        /// Where the batch begins.
+        offset: u64,
+    },
     /// The batch could not be encrypted. Nothing was appended and the log stays usable.
     #[error("batch was not encrypted: {source}")]
     Encryption {
@@ -197,6 +215,19 @@ pub enum Error {
         wanted: u64,
         /// The last beginning of a batch before it.
         last: u64,
+    },
+    /// The offset to truncate at is below the high watermark: records there are committed. Nothing was truncated.
+    #[error(
+        "offset {wanted} of {} is below the high watermark {high_watermark}: committed records are truncated only where they are kept",
+        path.display()
+    )]
+    BelowHighWatermark {
+        /// The log's directory.
+        path: PathBuf,
+        /// The requested offset.
+        wanted: u64,
+        /// End of the committed records.
+        high_watermark: u64,
     },
     /// The batch is invalid. Nothing was appended and the log stays usable.
     #[error("batch refused: {source}")]

@@ -81,6 +81,30 @@ pub struct Retention {
     /// Minimum time before any limit removes a segment, ns of monotonic time. It begins when the segment is sealed, or when the
     /// log is opened if an earlier run sealed it.
     pub min_age_ns: i64,
+    /// Which records wait for an archive; `None` = none.
+    pub archive: Option<ArchiveWait>,
+    /// Which records readers need; `None` = none.
+    pub hold: Option<ReaderHold>,
+}
+
+/// Records that retention keeps, whatever its limits, until an archive has them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ArchiveWait {
+    /// The archive has every record below this offset.
+    pub archived_to: u64,
+    /// The wait ends for segments beyond this size of the log, counted as for [`Retention::bytes`]; 0 = never.
+    pub max_bytes: u64,
+}
+
+/// Records that retention keeps, whatever its limits, because readers have not processed them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReaderHold {
+    /// Records from this offset on stay.
+    pub from: u64,
+    /// A reader is known not to have processed the records from this offset on: if such records are removed, they are counted.
+    pub unread_from: u64,
+    /// The hold ends for segments beyond this size of the log, counted as for [`Retention::bytes`]; 0 = never.
+    pub max_bytes: u64,
 }
 
 impl LogOptions {

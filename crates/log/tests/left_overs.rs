@@ -87,6 +87,44 @@ fn the_rest_of_a_roll_that_found_no_space_is_nothing() {
 }
 
 #[test]
+fn damage_before_the_rest_of_a_roll_hides_nothing_after_it() {
+    // The roll was tried before batch 3, which may be the damaged one.
+    for (lost, content) in (0..5).flat_map(|lost| [(lost, 0), (lost, 64)]) {
+        let home = Home::new();
+        let mut log = home.create(small(WIDE));
+        append(&mut log, 0..3);
+        settle(&mut log);
+        // A preamble as a roll would write it here.
+        let other = crashed(&home);
+        log.set_options(small(100));
+        append(&mut log, 3..4);
+        settle(&mut log);
+        drop(log);
+        let preamble = fs::read(&home.segments()[1]).unwrap();
+        let (mut log, _) = other.open(small(WIDE));
+        append(&mut log, 3..7);
+        settle(&mut log);
+        log.close().unwrap();
+        let path = other.segments()[0].clone();
+        forget_index(&path);
+        flip(&path, positions(&path)[lost as usize] + 30);
+        let left = path.with_file_name("00000000000000000003.seg");
+        fs::write(&left, &preamble[..content]).unwrap();
+        let found = verify(&OsStorage, &other.path(), IDENTITY).unwrap();
+        for _ in 0..2 {
+            let (log, recovery) = other.open(small(WIDE));
+            assert_eq!(
+                (recovery.damaged, recovery.cut_bytes),
+                (vec![(lost, lost + 1)], 0)
+            );
+            expect_exactly(&log, 7, &[(lost, lost + 1)]);
+        }
+        assert!(!left.exists());
+        assert!(found.is_damaged(), "{:?}", found.findings);
+    }
+}
+
+#[test]
 fn the_rest_of_a_roll_does_not_prove_a_removal() {
     let home = Home::new();
     let mut log = home.create(small(WIDE));

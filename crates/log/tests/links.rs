@@ -195,6 +195,34 @@ fn compaction_leaves_what_is_held_with_its_producer() {
 }
 
 #[test]
+fn compaction_leaves_what_a_reader_needs_until_it_has_processed_that() {
+    let home = Home::new();
+    let mut log = home.create(small(100));
+    let record = |value: &'static [u8]| (&b"k"[..], Some(value));
+    put_each(
+        &mut log,
+        &[record(b"0"), record(b"1"), record(b"2"), record(b"3")],
+    );
+    let held_from = |held_from| Compaction {
+        held_from,
+        ..Compaction::default()
+    };
+    assert!(
+        compact(&mut log, &held_from(0), HOUR).is_none(),
+        "nothing is due"
+    );
+    compact(&mut log, &held_from(2), HOUR).unwrap();
+    let offsets = |log: &Log| -> Vec<u64> {
+        let records = read_keyed(&log.reader(), 0);
+        records.into_iter().map(|record| record.offset).collect()
+    };
+    assert_eq!(offsets(&log), [2, 3]);
+    put_each(&mut log, &[record(b"4")]);
+    compact(&mut log, &held_from(u64::MAX), HOUR).unwrap();
+    assert_eq!(offsets(&log), [4]);
+}
+
+#[test]
 fn a_sync_makes_class_memory_durable_over_rolls() {
     let home = Home::new();
     let mut log = home.create(memory(300));

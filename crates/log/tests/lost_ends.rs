@@ -69,6 +69,44 @@ fn a_segment_begun_behind_a_lost_tail_follows_the_tail_that_came_back() {
 }
 
 #[test]
+fn an_append_behind_a_damaged_last_batch_is_found_after_a_crash() {
+    for torn in [true, false] {
+        let home = Home::new();
+        let mut log = home.create(small(WIDE));
+        append(&mut log, 0..3);
+        settle(&mut log);
+        log.close().unwrap();
+        let path = home.segments()[0].clone();
+        forget_index(&path);
+        let checkpoint = fs::read(home.path().join("checkpoint")).unwrap();
+        let at = positions(&path);
+        let (mut log, _) = home.open(small(WIDE));
+        append(&mut log, 3..4);
+        settle(&mut log);
+        drop(log);
+        // Batch 2 is damaged below the durable point, and the one behind it was never synced, or only in part.
+        flip(&path, at[2] + 123);
+        if torn {
+            flip(&path, at[3] + 130);
+        } else {
+            cut(&path, at[3]);
+        }
+        let crash = || fs::write(home.path().join("checkpoint"), &checkpoint).unwrap();
+        crash();
+        let (mut log, recovery) = home.open(small(WIDE));
+        assert_eq!(recovery.damaged, [(2, 3)]);
+        append(&mut log, 3..5);
+        settle(&mut log);
+        drop(log);
+        for _ in 0..2 {
+            crash();
+            let (log, _) = home.open(small(WIDE));
+            expect_exactly(&log, 5, &[(2, 3)]);
+        }
+    }
+}
+
+#[test]
 fn a_partial_removal_on_disk_is_not_damage() {
     let home = Home::new();
     let mut log = home.create(small(100));

@@ -7,10 +7,14 @@
 )]
 mod support;
 
-use bascule_log::{Appended, GroupCommitter, Log, Retention, SequenceError};
+use bascule_log::{
+    Appended, GroupCommitter, Log, OpenMode, Retention, SequenceError, StorageFile, StorageWrapper,
+};
 use bascule_record::{HEADER_BYTES, Header, Producer};
 use proptest::prelude::*;
+use std::io;
 use std::path::Path;
+use std::sync::Arc;
 use support::{Home, batch_of, settle, small};
 
 const WINDOW: usize = 5;
@@ -348,9 +352,32 @@ fn a_producer_outlives_its_batches_by_15_minutes() {
     );
 }
 
+/// Its snapshots of producers cannot be read.
+#[derive(Debug)]
+struct Unreadable;
+
+impl StorageWrapper for Unreadable {
+    fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn StorageFile>> {
+        if path.ends_with("producers") {
+            return Err(rustix::io::Errno::IO.into());
+        }
+        self.inner().open(path, mode)
+    }
+}
+
 /// A snapshot can reach the disk before the batches that it includes.
 #[test]
 fn a_snapshot_ahead_of_a_cut_is_not_believed_in_any_later_life() {
+    ahead_of_a_cut(GroupCommitter::start());
+}
+
+#[test]
+fn nor_is_one_that_could_not_be_read_when_its_batches_were_cut() {
+    ahead_of_a_cut(GroupCommitter::start_on(Arc::new(Unreadable)));
+}
+
+/// `committer`: of the open that truncates.
+fn ahead_of_a_cut(committer: Arc<GroupCommitter>) {
     let mut home = Home::new();
     let mut log = home.create(small(1 << 20));
     let producer = |id, base_sequence| Producer {
@@ -365,6 +392,7 @@ fn a_snapshot_ahead_of_a_cut_is_not_believed_in_any_later_life() {
     // As if power had failed before anything but the snapshot was synced.
     std::fs::remove_file(home.path().join("checkpoint")).unwrap();
     assert!(tear(&home.segments()[0], 1));
+    home.committer = committer;
     let (mut log, recovery) = home.open(small(1 << 20));
     assert!(recovery.cut_bytes > 0);
     for sequence in 0..3 {
@@ -377,6 +405,10 @@ fn a_snapshot_ahead_of_a_cut_is_not_believed_in_any_later_life() {
             None,
             "it was cut"
         );
+        for (sequence, offset) in [(0, 1), (1, 2)] {
+            let found = log.find_duplicate(producer(2, sequence), 1, 10);
+            assert_eq!(outcome(found), Ok(Some(offset)));
+        }
         drop(log);
         home.committer = GroupCommitter::start();
         log = home.open(small(1 << 20)).0;

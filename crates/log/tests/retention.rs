@@ -3,44 +3,14 @@
 mod clocked;
 mod faulty;
 mod support;
+mod tenfold;
 use bascule_log::{GroupCommitter, Log, LogReader, ReadMode, Retention};
 use clocked::Clocked;
 use faulty::{Fault, Faulty, Kind};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use support::*;
-
-/// Ten records, each in a segment of its own; offset i at time 100 i.
-fn ten(home: &Home) -> Log {
-    let mut log = home.create(small(100));
-    for i in 0..10_u8 {
-        log.append(batch(&[i; 60], 100 * i64::from(i)), 1, 0)
-            .unwrap();
-    }
-    settle(&mut log);
-    assert_eq!(log.reader().segment_count(), 10);
-    log
-}
-
-/// The active segment is over its size; the first call seals it, as the next append would have.
-fn maintain(log: &mut Log, retention: Retention, now: i64) -> u64 {
-    log.maintain(&retention, now).unwrap()
-}
-
-fn offsets(log: &Log) -> Vec<u64> {
-    read_from(&log.reader(), 0)
-        .unwrap()
-        .into_iter()
-        .map(|(offset, _)| offset)
-        .collect()
-}
-
-/// A log whose active segment is not due for rolling: nine sealed segments and the tenth record in the active one.
-fn nine_sealed_and_one(home: &Home) -> Log {
-    let mut log = ten(home);
-    log.set_options(small(1 << 20));
-    log
-}
+use tenfold::*;
 
 #[test]
 fn a_message_limit_keeps_the_newest() {
@@ -88,6 +58,8 @@ fn the_active_segment_is_never_removed() {
         messages: 1,
         age_ns: 1,
         min_age_ns: 0,
+        archive: None,
+        hold: None,
     };
     assert_eq!(maintain(&mut log, everything, i64::MAX), 9);
     assert_eq!(offsets(&log), [9]);
@@ -246,6 +218,8 @@ fn nothing_goes_before_its_least_age_whatever_the_time_of_day_says() {
         bytes: 1,
         age_ns: 1,
         min_age_ns: MINUTES_15,
+        archive: None,
+        hold: None,
     };
     assert_eq!(maintain(&mut log, everything, i64::MAX), 0);
     clock.pass(MINUTES_15 - 1);

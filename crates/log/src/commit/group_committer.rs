@@ -21,11 +21,16 @@ use crate::{Error, IoOp, LogId};
 use parking_lot::Mutex;
 use std::path::Path;
 use std::sync::Arc;
-use std::thread::{Builder, JoinHandle};
+use std::thread::{self, Builder, JoinHandle};
+use std::time::Duration;
 
 /// Added to the niceness of the compactor: beside a thread of normal priority it gets a tenth of a core.
 #[cfg(target_os = "linux")]
 const COMPACTION_NICE: i32 = 10;
+
+/// How often a cut of a log is tried while the WAL has no room for it, and how long between two tries.
+const CUT_TRIES: u32 = 600;
+const CUT_PAUSE: Duration = Duration::from_millis(50);
 
 /// Counts and times of syncs since start, for metrics.
 #[derive(Clone, Copy, Debug, Default)]
@@ -222,6 +227,30 @@ impl GroupCommitter {
             self.queue.files.fail(error);
         }
         written
+    }
+
+    /// As [`GroupCommitter::record_cut`] of the log in `directory`; waits for room.
+    ///
+    /// # Errors
+    /// [`Error::Full`]: there was none within half a minute. [`Error::Io`].
+    pub(crate) fn wait_for_cut(
+        &self,
+        directory: &Path,
+        log: LogId,
+        offset: u64,
+        epoch: u64,
+    ) -> Result<(), Error> {
+        for _ in 0..CUT_TRIES {
+            if self.record_cut(log, offset, epoch)? {
+                return Ok(());
+            }
+            if !self.step() && !self.is_stepped() {
+                thread::sleep(CUT_PAUSE);
+            }
+        }
+        Err(Error::Full {
+            path: directory.to_path_buf(),
+        })
     }
 
     /// Syncs the segments whose batches only the WAL has, once all logs are closed; nothing in a directory that has failed.

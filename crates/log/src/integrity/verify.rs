@@ -11,7 +11,7 @@ use crate::segment::epochs::EpochTable;
 use crate::segment::index::{self, SparseIndex, Summary};
 use crate::segment::preamble::{FORMAT_VERSION, PREAMBLE_BYTES};
 use crate::segment::scan::LogPosition;
-use crate::segment::segment_file::{SegmentFile, find_segment_files, last_non_zero};
+use crate::segment::segment_file::{SegmentFile, empty_end, find_segment_files, last_non_zero};
 use crate::segment::segment_scan::SegmentScan;
 use crate::state::checkpoint::{self, CHECKPOINT, Checkpoint};
 use crate::state::index_snapshot::IndexSnapshot;
@@ -140,6 +140,7 @@ pub fn verify(storage: &dyn Storage, directory: &Path, identity: LogId) -> Resul
     check.out.log_start = check.place.offset;
     check.checkpoint(checkpoint.is_some_and(|look| look.is_damaged));
     let empty = take_empty(&mut sources)?;
+    let merged = take_merged(&mut sources, identity)?;
     let mut rest = sources.as_slice();
     while let Some((source, following)) = rest.split_first() {
         if !check.segment(source, following)? {
@@ -149,6 +150,11 @@ pub fn verify(storage: &dyn Storage, directory: &Path, identity: LogId) -> Resul
     }
     check.finish(last);
     check.report_empty(&empty);
+    for source in &merged {
+        let what =
+            "a compaction merged this segment into the one before; the next start removes it";
+        check.find(FindingKind::Derived, &source.path, 0, what);
+    }
     Ok(check.out)
 }
 
@@ -169,6 +175,23 @@ fn take_empty(sources: &mut Vec<SegmentFile>) -> Result<Vec<SegmentFile>, Error>
     kept.extend(last);
     *sources = kept;
     Ok(empty)
+}
+
+/// Takes out segments that a compaction merged into the one before and could not remove.
+fn take_merged(sources: &mut Vec<SegmentFile>, identity: LogId) -> Result<Vec<SegmentFile>, Error> {
+    let (mut kept, mut merged) = (Vec::with_capacity(sources.len()), Vec::new());
+    let mut covered = 0;
+    for source in sources.drain(..) {
+        let end = empty_end(&source, identity)?;
+        if source.base_offset < covered && end.is_some_and(|end| end <= covered) {
+            merged.push(source);
+        } else {
+            covered = end.unwrap_or(0);
+            kept.push(source);
+        }
+    }
+    *sources = kept;
+    Ok(merged)
 }
 
 struct Check<'a> {

@@ -183,6 +183,36 @@ pub(crate) fn replace(storage: &dyn Storage, path: &Path, bytes: &[u8]) -> Resul
         .map_or(Ok(()), |parent| sync_directory(storage, parent))
 }
 
+/// Bytes copied at a time.
+const COPY_BYTES: usize = 1 << 20;
+
+/// Copies a file under a temporary name, syncs it, and gives it its own, which is durable when this returns.
+///
+/// # Errors
+/// [`Error::Io`], [`Error::Full`].
+pub(crate) fn copy(storage: &dyn Storage, from: &Path, to: &Path) -> Result<(), Error> {
+    let source = open(storage, from, OpenMode::Read)?;
+    let temporary = to.with_extension("tmp");
+    let target = open(storage, &temporary, OpenMode::Replace)?;
+    let copy = || -> io::Result<()> {
+        let (len, mut position) = (source.len()?, 0);
+        let mut buffer = vec![0; COPY_BYTES];
+        while position < len {
+            let read = read_up_to(&*source, &mut buffer, position)?;
+            if read == 0 {
+                break;
+            }
+            target.write_all_at(buffer.get(..read).unwrap_or_default(), position)?;
+            position += read as u64;
+        }
+        target.sync_all()
+    };
+    copy().map_err(|error| Error::io(IoOp::Copy, from, error))?;
+    rename(storage, &temporary, to)?;
+    to.parent()
+        .map_or(Ok(()), |parent| sync_directory(storage, parent))
+}
+
 /// Gives a file or directory another name.
 pub(crate) fn rename(storage: &dyn Storage, from: &Path, to: &Path) -> Result<(), Error> {
     storage

@@ -27,10 +27,12 @@ impl Log {
     }
 
     /// Rolls if due by age or size, and then does nothing else. Otherwise removes whole sealed segments by `retention`, oldest
-    /// first, and leading ones that compaction emptied. Returns the log start offset.
+    /// first. Returns the log start offset.
     ///
     /// `now_ns`: a time of day that is not ahead of the true one (see [`crate::ClockGuard`]).
     ///
+    /// With [`Retention::archive`] and [`Retention::hold`], segments that the archive does not have or a reader needs stay, up to
+    /// the size at which the wait ends.
     /// Removes only segments wholly below the high watermark and [`Log::hold`], never the active one, and none before
     /// [`Retention::min_age_ns`].
     /// Their files stay for a minute under deleted names, also across a restart. The removal on disk happens after the return,
@@ -51,7 +53,11 @@ impl Log {
             held_before: monotonic_ns.saturating_sub(retention.min_age_ns),
             monotonic_ns,
         };
-        let count = expired(&segments, retention, now_ns, &removable);
+        let due = expired(&segments, retention, now_ns, &removable);
+        let count = due.min(releasable(&segments, retention));
+        let (archive, hold) = (retention.archive, retention.hold);
+        self.removed
+            .add_needed(segments.split_at(count).0, archive, hold);
         self.remove_first(count, now_ns, false);
         Ok(self.shared.log_start())
     }
@@ -119,13 +125,11 @@ impl Log {
                 }
                 let monotonic_ns = files.storage().monotonic_ns();
                 if !removed.is_empty() {
-                    mark_expired(files.storage(), &shared.directory, &removed)?;
-                    for (now_ns, segment) in removed {
-                        let marked = file_names::deleted_name(segment.path(), now_ns);
-                        deletes.marked.insert(marked, monotonic_ns);
-                        deletes.retired.push((monotonic_ns, segment));
-                    }
-                    deletes.expired.clear();
+                    deletes.expired.retain(|(_, segment)| {
+                        let is_it = |(_, other): &(i64, Arc<Segment>)| Arc::ptr_eq(segment, other);
+                        !removed.iter().any(is_it)
+                    });
+                    mark_expired(files.storage(), &shared.directory, &mut deletes, removed)?;
                     failpoint::pass("retention.renamed");
                 }
                 sweep(
@@ -209,8 +213,28 @@ fn sync_by_own_descriptor(storage: &dyn Storage, path: &Path) -> Result<(), Erro
     SyncFile::open(storage, path, OpenMode::ReadWrite)?.sync()
 }
 
-/// Marks segments that left the list, each with its time; an earlier attempt may have marked some of them.
-fn mark_expired(
+/// Marks segments that left the list, each with its time, to be unlinked after their grace period; an earlier attempt may have
+/// marked some of them. After an error the next job of the background worker tries again.
+pub(super) fn mark_expired(
+    storage: &dyn Storage,
+    directory: &Path,
+    deletes: &mut PendingDeletes,
+    expired: Vec<(i64, Arc<Segment>)>,
+) -> Result<(), Error> {
+    if let Err(error) = mark_and_sync(storage, directory, &expired) {
+        deletes.expired.extend(expired);
+        return Err(error);
+    }
+    let monotonic_ns = storage.monotonic_ns();
+    for (now_ns, segment) in expired {
+        let marked = file_names::deleted_name(segment.path(), now_ns);
+        deletes.marked.insert(marked, monotonic_ns);
+        deletes.retired.push((monotonic_ns, segment));
+    }
+    Ok(())
+}
+
+fn mark_and_sync(
     storage: &dyn Storage,
     directory: &Path,
     expired: &[(i64, Arc<Segment>)],
@@ -281,8 +305,7 @@ fn expired(
             segment.next_offset() <= limits.end && segment.held_since() <= limits.held_before
         })
         .count();
-    let is_vacant = |segment: &&Arc<Segment>| segment.is_vacant();
-    let mut count = sealed.iter().take_while(is_vacant).count();
+    let mut count = 0;
     if retention.age_ns > 0 {
         let oldest = now_ns.saturating_sub(retention.age_ns);
         let held_before = limits.monotonic_ns.saturating_sub(retention.age_ns);
@@ -290,7 +313,7 @@ fn expired(
             Some(latest) => latest < oldest,
             None => segment.held_since() < held_before,
         };
-        count = count.max(sealed.iter().take_while(old).count());
+        count = sealed.iter().take_while(old).count();
     }
     count = count.max(beyond(segments, retention.messages, |segment| {
         segment.records()
@@ -299,6 +322,22 @@ fn expired(
         segment.batch_bytes()
     }));
     count.min(removable)
+}
+
+/// How many segments from the start neither an archive nor a reader needs.
+fn releasable(segments: &[Arc<Segment>], retention: &Retention) -> usize {
+    let archive = retention.archive.map(|it| (it.archived_to, it.max_bytes));
+    let hold = retention.hold.map(|it| (it.from, it.max_bytes));
+    let waits = archive.into_iter().chain(hold);
+    let each = waits.map(|(from, max_bytes)| below(segments, from, max_bytes));
+    each.min().unwrap_or(segments.len())
+}
+
+/// How many segments from the start lie below the offset `from`, or are beyond the size at which the wait for the others ends.
+fn below(segments: &[Arc<Segment>], from: u64, max_bytes: u64) -> usize {
+    let is_below = |segment: &&Arc<Segment>| segment.next_offset() <= from;
+    let count = segments.iter().take_while(is_below).count();
+    count.max(beyond(segments, max_bytes, Segment::batch_bytes))
 }
 
 /// How many segments exceed `limit`, counted from the newest back; 0 = no limit. The newest segment with records never does: a

@@ -39,6 +39,15 @@ impl Log {
         Ok(self.shared.log_start())
     }
 
+    /// Follows the log start of the leader: as [`Log::trim`], and nothing beyond this log's own committed records. A follower removes
+    /// nothing else: its leader decides by age, size and keys. Returns the log start.
+    ///
+    /// # Errors
+    /// As [`Log::trim`].
+    pub fn follow(&mut self, leader_log_start: u64, now_ns: i64) -> Result<u64, Error> {
+        self.trim(leader_log_start.min(self.shared.high_watermark()), now_ns)
+    }
+
     /// Continues at an offset beyond the log end. Steps that may lack space or descriptors come first: the ends move only when
     /// the remaining steps can fail with the directory alone.
     fn continue_at(&mut self, before: u64, now_ns: i64) -> Result<(), Error> {

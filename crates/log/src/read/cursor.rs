@@ -27,6 +27,8 @@ pub struct Cursor {
     suspect_position: Option<u64>,
     /// The last returned buffer; reused once its reader has dropped it.
     spare: Option<Bytes>,
+    /// Whether it reads up to the log end instead of the high watermark.
+    is_of_replica: bool,
 }
 
 /// Position of the next batch. Its offset is at most that of the cursor.
@@ -70,6 +72,15 @@ impl Cursor {
             at: None,
             suspect_position: None,
             spare: None,
+            is_of_replica: false,
+        }
+    }
+
+    /// One that reads up to the log end, committed or not.
+    pub(crate) fn to_log_end(shared: Arc<Shared>, offset: u64) -> Self {
+        Self {
+            is_of_replica: true,
+            ..Self::new(shared, offset)
         }
     }
 
@@ -104,7 +115,7 @@ impl Cursor {
         if self.shared.is_closed() {
             return Err(ReadError::Closed);
         }
-        let committed = self.shared.high_watermark();
+        let committed = self.readable_end();
         let limit = until.min(committed);
         let mut wanted = max_bytes;
         loop {
@@ -144,6 +155,15 @@ impl Cursor {
         }
     }
 
+    /// End of what this cursor may read.
+    fn readable_end(&self) -> u64 {
+        if self.is_of_replica {
+            self.shared.log_end()
+        } else {
+            self.shared.high_watermark()
+        }
+    }
+
     fn clamp_to_log_start(&mut self) {
         let start = self.shared.log_start();
         if self.offset < start {
@@ -175,8 +195,9 @@ impl Cursor {
             .get(after)
             .map_or(u64::MAX, |next| next.base_offset);
         let before = self.at.take();
+        // Not of one that compaction has replaced: the new one may go further.
         if let Some(at) = &before
-            && at.segment.base_offset == segment.base_offset
+            && Arc::ptr_eq(&at.segment, segment)
         {
             return self.segment_ends_early(at, next_base);
         }

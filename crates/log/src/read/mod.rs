@@ -4,3 +4,4 @@ pub(crate) mod error;
 pub(crate) mod lookup;
 pub(crate) mod produced;
 pub(crate) mod reader;
+pub(crate) mod replica_cursor;

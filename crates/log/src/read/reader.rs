@@ -69,6 +69,16 @@ impl LogReader {
             .sum()
     }
 
+    /// Bytes of batches on disk from about `offset` to the log end: from the last entry of the sparse index at or before it, so
+    /// up to one index interval (64 KiB) and one batch too many. Reads nothing from the disk.
+    pub fn bytes_from(&self, offset: u64) -> u64 {
+        let segments = self.shared.segments();
+        let reached = segments
+            .iter()
+            .filter(|segment| segment.next_offset() > offset);
+        reached.map(|segment| segment.bytes_from(offset)).sum()
+    }
+
     /// First offset of the active segment; retention and compaction may remove records below it.
     pub fn active_base_offset(&self) -> u64 {
         self.shared

@@ -1,11 +1,10 @@
 //! Consistency checks between adjacent segments.
 use super::scan_segments::RecoveryScan;
-use crate::Error;
 use crate::io::file_names::segment_name;
 use crate::segment::damage::{Damage, Fault};
-use crate::segment::segment_file::mark_removed;
-use crate::segment::segment_file::{SegmentFile, has_batch};
+use crate::segment::segment_file::{SegmentFile, empty_end, has_batch, is_vacant, mark_removed};
 use crate::segment::{NO_TIME, Segment};
+use crate::{Error, IoOp};
 use bascule_record::Header;
 use std::sync::Arc;
 
@@ -23,12 +22,22 @@ impl RecoveryScan<'_> {
         };
         let continues = next.base_offset == self.place.offset
             && next.preamble.map(|preamble| preamble.chain) == self.place.chain;
-        Ok(resumed_before || continues && has_batch(next, self.identity)?)
+        if !resumed_before {
+            return Ok(continues && has_batch(next, self.identity)?);
+        }
+        let vacant = is_vacant(next).map_err(|source| Error::io(IoOp::Read, &next.path, source))?;
+        Ok(header.base_offset < next.base_offset || !vacant)
     }
 
-    /// Returns whether a roll that ran out of space left this segment: it begins before the end of the log and is empty.
+    /// Returns whether a roll that ran out of space left this segment, or a compaction that merged it: it begins before the end of the
+    /// log, and is empty or has no records.
     pub(super) fn is_left_over(&self, source: &SegmentFile) -> Result<bool, Error> {
-        Ok(source.base_offset < self.place.offset && !has_batch(source, self.identity)?)
+        let log_end = self.place.offset;
+        if source.base_offset >= log_end {
+            return Ok(false);
+        }
+        let merged = empty_end(source, self.identity)?.is_some_and(|end| end <= log_end);
+        Ok(merged || !has_batch(source, self.identity)?)
     }
 
     /// Renames its file to a deleted name.

@@ -3,6 +3,7 @@ mod adjacent;
 pub(crate) mod discover;
 mod open;
 pub(crate) mod replay;
+mod reset;
 pub(crate) mod scan_segments;
 mod truncate;
 mod trusted_index;

@@ -4,10 +4,12 @@
 //!
 //! | Present | Meaning | Action |
 //! |---|---|---|
+//! | `resetting` | an incomplete reset | repeat it, before anything else |
 //! | `*.tmp` | an incomplete replacement | remove |
 //! | `*.deleted-<ns>` | removed by retention or truncation | keep for its grace period |
 //! | `.idx` without its `.seg` | an incomplete removal | remove |
 //! | segments that end at or before the checkpoint's log start | an incomplete removal | complete it |
+//! | segments without records that the one before covers | an incomplete merge of a compaction | remove |
 //! | no segment, but a checkpoint above 0 | all segments were lost | continue at the durable point, the rest is damage |
 //! | no segment, a checkpoint of 0 and a `*.deleted-<ns>` | an incomplete replacement of the only segment | create the segment |
 //! | last segment without a readable preamble and without a batch | an incomplete roll | remove; create the only one again |
@@ -20,6 +22,7 @@ use crate::recovery::discover::{
     mark_foreign, remove_half_rolled, tidy,
 };
 use crate::recovery::replay::Replay;
+use crate::recovery::reset::finish_reset;
 use crate::recovery::scan_segments::{Recovered, Recovery, RecoveryHints};
 use crate::segment::Segment;
 use crate::segment::create::create_segment;
@@ -132,6 +135,7 @@ impl Log {
         committer: &Arc<GroupCommitter>,
     ) -> Result<(Self, Recovery), Error> {
         let storage = committer.files().storage();
+        finish_reset(directory, identity, &options, committer)?;
         let mut sources = find_segment_files(storage, directory, OpenMode::ReadWrite)?;
         sources.iter().try_for_each(check_version)?;
         let known = holds(storage, directory, CHECKPOINT)?;

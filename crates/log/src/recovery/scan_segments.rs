@@ -105,6 +105,8 @@ pub(super) struct RecoveryScan<'a> {
     pub(super) producers: Producers,
     /// The producers include every batch below this offset.
     pub(super) producers_to: u64,
+    /// Whether the `producers` file is there and could not be read.
+    pub(super) producers_unread: bool,
     pub(super) snapshot: Option<IndexSnapshot>,
     /// Position of the last batch of the segment.
     pub(super) last_batch: Option<u64>,
@@ -219,6 +221,7 @@ impl<'a> RecoveryScan<'a> {
             epochs: EpochTable::read(files.storage(), directory, identity),
             producers: Producers::default(),
             producers_to: 0,
+            producers_unread: false,
             snapshot: None,
             last_batch: None,
             index_snapshot_state: SnapshotState::default(),
@@ -228,15 +231,6 @@ impl<'a> RecoveryScan<'a> {
             broken: None,
             quarantine: Vec::new(),
         }
-    }
-
-    /// Loads the `producers` file.
-    fn load_producer_snapshot(&mut self, first_offset: u64) {
-        let bytes =
-            disk::read(self.files.storage(), &self.directory.join("producers")).unwrap_or_default();
-        let snapshot = Producers::read(&bytes, self.identity);
-        (self.producers, self.producers_to) =
-            snapshot.unwrap_or((Producers::default(), first_offset));
     }
 
     /// Moves the scan to the next segment. `false`: the segment does not continue the log and has to be removed.
@@ -436,6 +430,8 @@ impl<'a> RecoveryScan<'a> {
         if self.producers_to > self.place.offset {
             self.rebuild_producers(&segments)?;
             self.write_producer_snapshot()?;
+        } else if self.producers_unread {
+            self.write_producer_snapshot()?;
         }
         let lost_tail = self.place.offset < self.durable;
         if lost_tail {
@@ -448,7 +444,10 @@ impl<'a> RecoveryScan<'a> {
             self.place.offset = self.durable;
             self.place.chain = None;
         }
-        let last = last.filter(|source| !lost_tail && source.preamble.is_some());
+        // Behind other batches nothing would link the next append to the log.
+        let linked = self.place.chain.is_some()
+            || segments.last().is_some_and(|last| last.batch_bytes() == 0);
+        let last = last.filter(|source| linked && !lost_tail && source.preamble.is_some());
         let (active, preallocation) = match (last, segments.last()) {
             (Some(source), Some(segment)) => {
                 disk::remove_file(self.files.storage(), &source.path.with_extension("idx"))?;

@@ -4,12 +4,15 @@ use crate::io::disk;
 use crate::io::preallocate::Preallocation;
 use crate::segment::Segment;
 use crate::segment::create::create_segment;
+use crate::segment::damage::Fault;
 use crate::segment::preamble::{PREAMBLE_BYTES, Preamble};
 use crate::segment::scan::LogPosition;
 use crate::segment::segment_file::{SegmentFile, last_non_zero, mark_removed};
-use crate::segment::segment_scan::{SegmentScan, Step};
+use crate::segment::segment_scan::{SegmentScan, Step, Tail};
+use crate::state::producers::Producers;
 use crate::{Error, IoOp, failpoint};
 use bascule_record::planted_bug::{self, PlantedBug};
+use std::io;
 use std::sync::Arc;
 
 impl RecoveryScan<'_> {
@@ -47,6 +50,17 @@ impl RecoveryScan<'_> {
         disk::remove_file(self.files.storage(), &source.path.with_extension("idx"))
     }
 
+    /// Loads the `producers` file.
+    pub(super) fn load_producer_snapshot(&mut self, first_offset: u64) {
+        let read = disk::read(self.files.storage(), &self.directory.join("producers"));
+        self.producers_unread = read
+            .as_ref()
+            .is_err_and(|error| error.kind() != io::ErrorKind::NotFound);
+        let snapshot = Producers::read(&read.unwrap_or_default(), self.identity);
+        (self.producers, self.producers_to) =
+            snapshot.unwrap_or((Producers::default(), first_offset));
+    }
+
     /// Rebuilds the producers after their file included lost batches. Entries below the first segment are kept; the others are
     /// read from the headers of all remaining batches.
     pub(super) fn rebuild_producers(&mut self, segments: &[Arc<Segment>]) -> Result<(), Error> {
@@ -59,18 +73,38 @@ impl RecoveryScan<'_> {
             let mut scan = SegmentScan::of_segment(segment, &*file.file, self.identity, first)
                 .payloads_from(u64::MAX);
             while scan.place.offset < segment.next_offset() {
-                match scan.next().map_err(failed)? {
-                    Step::Batch(_, header) => self.producers.note(&header),
-                    Step::Gap(_) => {}
-                    Step::Tail(_) => break,
+                let at = scan.place.offset;
+                let fault = match scan.next().map_err(failed)? {
+                    Step::Batch(_, header) => {
+                        self.producers.note(&header);
+                        continue;
+                    }
+                    Step::Gap(gap) => Some(gap.fault),
+                    Step::Tail(Tail::Lost(fault)) => Some(fault),
+                    Step::Tail(Tail::Unreadable(error)) => return Err(failed(error)),
+                    Step::Tail(_) => None,
+                };
+                // The scan before it could read what is not known as damaged: the producers must not be stored without it.
+                if fault == Some(Fault::Unreadable) && !self.is_damaged(at) {
+                    let text = format!("the batch at offset {at} could not be read again");
+                    return Err(failed(io::Error::other(text)));
+                }
+                if scan.place.offset == at {
+                    break;
                 }
             }
         }
         Ok(())
     }
 
+    /// Returns whether the scan found damage at the offset.
+    fn is_damaged(&self, offset: u64) -> bool {
+        let mut known = self.quarantine.iter();
+        known.any(|damage| (damage.start..damage.end).contains(&offset))
+    }
+
     /// Replaces the `producers` file, which includes truncated batches. Recovery rejects such a file only while its end is
-    /// beyond the log end, and the log will grow past it.
+    /// beyond the log end, and the log will grow past it. So it is replaced, too, when it could not be read.
     pub(super) fn write_producer_snapshot(&self) -> Result<(), Error> {
         let (storage, path) = (self.files.storage(), self.directory.join("producers"));
         let bytes = self.producers.to_bytes(self.identity, self.place.offset);

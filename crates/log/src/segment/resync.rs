@@ -339,7 +339,8 @@ impl Scanner<'_> {
         Ok(None)
     }
 
-    /// A header at `position` that could continue the log after `from`.
+    /// A header at `position` that could continue the log after `from`. Its place has the chain that it carries: if the batch
+    /// turns out to be torn, the next append continues with the link of the lost one.
     fn candidate(
         &mut self,
         position: u64,
@@ -354,6 +355,7 @@ impl Scanner<'_> {
         };
         let place = LogPosition {
             epoch: from.epoch,
+            chain: Some(header.chain),
             ..LogPosition::at(position, header.base_offset)
         };
         let possible = header.base_offset >= from.offset

@@ -321,6 +321,13 @@ impl Segment {
         self.end() - PREAMBLE_BYTES
     }
 
+    /// Bytes of batches from the last indexed one at or before `offset`.
+    pub fn bytes_from(&self, offset: u64) -> u64 {
+        let indexed = self.index().floor(offset);
+        let from = indexed.map_or(PREAMBLE_BYTES, |entry| entry.position);
+        self.end().saturating_sub(from)
+    }
+
     /// Timestamp of the first record, [`NO_TIME`] when there is none.
     pub fn first_timestamp(&self) -> i64 {
         self.first_timestamp.load(Ordering::Relaxed)

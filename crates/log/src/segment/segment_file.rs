@@ -3,8 +3,10 @@ use crate::io::disk;
 use crate::io::file_names;
 use crate::io::file_names::base_offset_of;
 use crate::io::storage::{OpenMode, Storage, StorageFile};
+use crate::io::window::is_media_error;
 use crate::segment::preamble::{FORMAT_VERSION, PREAMBLE_BYTES, Preamble};
 use crate::segment::scan::{Found, LogPosition, Scanner};
+use crate::segment::segment_scan::{SegmentScan, Step};
 use crate::{Error, IoOp, LogId};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -105,6 +107,32 @@ pub(crate) fn last_non_zero(source: &SegmentFile, from: u64) -> std::io::Result<
     Ok(from)
 }
 
+/// Returns whether the segment holds nothing behind its preamble: one that was never appended to, or the rest of a roll without
+/// space, after which the writer continued in the segment before. `false` where the disk cannot read it.
+pub(crate) fn is_vacant(source: &SegmentFile) -> std::io::Result<bool> {
+    match last_non_zero(source, PREAMBLE_BYTES) {
+        Err(error) if is_media_error(&error) => Ok(false),
+        found => Ok(found? == PREAMBLE_BYTES),
+    }
+}
+
+/// End of the segment, if it has batches and none of them has records. A segment that begins below the end of such a one before it is
+/// what compaction merged into that one.
+pub(crate) fn empty_end(source: &SegmentFile, identity: LogId) -> Result<Option<u64>, Error> {
+    let mut scanner = Scanner::new(&*source.file, source.len, identity);
+    let mut place = LogPosition::first(source.base_offset);
+    loop {
+        let found = scanner
+            .check(&place, true)
+            .map_err(|error| Error::io(IoOp::Read, &source.path, error))?;
+        match found {
+            Found::Batch(header) if header.count == 0 => place = place.after(&header),
+            Found::End => return Ok(Some(place.offset).filter(|end| *end > source.base_offset)),
+            _ => return Ok(None),
+        }
+    }
+}
+
 /// Removes the indexes of segments, renames their files to deleted names and syncs the directory.
 pub(crate) fn mark_removed<'a>(
     storage: &dyn Storage,
@@ -125,5 +153,37 @@ pub(crate) fn mark_names<'a>(
     segments.try_for_each(|path| {
         disk::remove_file(storage, &path.with_extension("idx"))?;
         disk::rename(storage, path, &file_names::deleted_name(path, now_ns))
+    })
+}
+
+/// Position of the batch of the log that begins at `offset`, or of the end when the segment's batches end there. Damage before
+/// it is passed over.
+///
+/// # Errors
+/// [`Error::NotABoundary`]; [`Error::Io`].
+pub(crate) fn position_of(
+    source: &SegmentFile,
+    identity: LogId,
+    offset: u64,
+) -> Result<u64, Error> {
+    let first = LogPosition::first(source.base_offset);
+    let scan = SegmentScan::of_file(source, &[], identity, first, None, offset);
+    let mut scan = scan.payloads_from(u64::MAX);
+    let mut last = source.base_offset;
+    while scan.place.offset < offset {
+        last = scan.place.offset;
+        let step = scan.next();
+        match step.map_err(|error| Error::io(IoOp::Read, &source.path, error))? {
+            Step::Batch(..) | Step::Gap(_) => {}
+            Step::Tail(_) => break,
+        }
+    }
+    if scan.place.offset == offset {
+        return Ok(scan.place.position);
+    }
+    Err(Error::NotABoundary {
+        path: source.path.clone(),
+        wanted: offset,
+        last,
     })
 }

@@ -7,7 +7,7 @@ use crate::segment::damage::Fault;
 use crate::segment::index::SparseIndex;
 use crate::segment::resync::{ScanHints, SegmentBounds};
 use crate::segment::scan::{Found, LogPosition, Scanner};
-use crate::segment::segment_file::SegmentFile;
+use crate::segment::segment_file::{SegmentFile, is_vacant};
 use bascule_record::{DamageError, Header};
 use std::collections::HashSet;
 use std::io;
@@ -179,11 +179,7 @@ impl<'a> SegmentScan<'a> {
                 )
             }
         };
-        if self
-            .following
-            .iter()
-            .any(|next| next.base_offset == at.offset)
-        {
+        if self.continues_in_next(&at, &found)? {
             return Ok(Step::Tail(Tail::Next));
         }
         let wal = self.in_wal.zip(at.chain);
@@ -199,7 +195,7 @@ impl<'a> SegmentScan<'a> {
             }));
         }
         let resumed = match resumed {
-            None => self.scanner.resume_after(&at, &self.hints)?,
+            None => self.resume_after(&at)?,
             after => after,
         };
         let Some(place) = resumed else {
@@ -208,5 +204,42 @@ impl<'a> SegmentScan<'a> {
         self.place = place;
         let end = place.offset;
         Ok(Step::Gap(Gap { at, end, fault }))
+    }
+
+    /// Returns whether a later segment begins at the offset. One without a batch does not prove it where something else than the
+    /// end of the batches was found below the durable point.
+    fn continues_in_next(&self, at: &LogPosition, found: &Found) -> io::Result<bool> {
+        let next = self
+            .following
+            .iter()
+            .find(|next| next.base_offset == at.offset);
+        let Some(next) = next else {
+            return Ok(false);
+        };
+        let ends = matches!(found, Found::End) || at.offset >= self.durable();
+        Ok(ends || !is_vacant(next)?)
+    }
+
+    /// As [`Scanner::resume_after`]. If nothing follows the damage before the next segment, and that one is vacant, it may be the
+    /// rest of a roll without space: then the batches of this segment continue beyond its offset.
+    fn resume_after(&mut self, at: &LogPosition) -> io::Result<Option<LogPosition>> {
+        let resumed = self.scanner.resume_after(at, &self.hints)?;
+        if resumed.is_some() {
+            return Ok(resumed);
+        }
+        let mut rest = self.following;
+        while let Some((next, behind)) = rest.split_first()
+            && is_vacant(next)?
+        {
+            rest = behind;
+        }
+        if rest.len() == self.following.len() {
+            return Ok(None);
+        }
+        let hints = ScanHints {
+            end: SegmentBounds::before(rest.first()),
+            ..self.hints
+        };
+        self.scanner.resume_after(at, &hints)
     }
 }

@@ -179,6 +179,28 @@ pub(crate) fn peek(
     read(&*file, identity).ok()
 }
 
+/// Lowers a closed log's checkpoint: the log ends at `offset` from now on. In both slots, since the older one names later offsets;
+/// durable when it returns.
+///
+/// # Errors
+/// [`Error::Io`].
+pub(crate) fn lower(
+    storage: &dyn Storage,
+    directory: &Path,
+    identity: LogId,
+    offset: u64,
+) -> Result<(), Error> {
+    let last = peek(storage, directory, identity).and_then(|slots| slots.last);
+    let last = last.unwrap_or_default();
+    let lowered = Checkpoint {
+        high_watermark: last.high_watermark.min(offset),
+        log_start: last.log_start.min(offset),
+        durable: last.durable.min(offset),
+        clean: false,
+    };
+    CheckpointFile::open(storage, directory, identity)?.write_both(storage, lowered)
+}
+
 /// Reads both slots. An error must not count as an absent checkpoint: without the durable point recovery would truncate data.
 fn read(file: &dyn StorageFile, identity: LogId) -> std::io::Result<Slots<Checkpoint>> {
     Slots::read::<SLOT_BYTES>(file, |bytes| parse_slot(bytes, identity))

@@ -6,4 +6,5 @@ pub(crate) mod producers;
 pub(crate) mod quarantine;
 pub(crate) mod removed;
 pub(crate) mod shared;
+pub(crate) mod start;
 pub(crate) mod watermark;

@@ -240,6 +240,32 @@ pub(crate) fn read(storage: &dyn Storage, directory: &Path, identity: LogId) -> 
     of_bytes(&bytes, directory, identity).unwrap_or_default()
 }
 
+/// Takes the ranges of a closed log from `offset` on out of the file: the log ends there from now on.
+///
+/// # Errors
+/// [`Error::Io`], [`Error::Full`].
+pub(crate) fn cut(
+    storage: &dyn Storage,
+    directory: &Path,
+    identity: LogId,
+    offset: u64,
+) -> Result<(), Error> {
+    let mut ranges = read(storage, directory, identity);
+    let before = ranges.clone();
+    ranges.damages.retain(|damage| damage.start < offset);
+    for damage in &mut ranges.damages {
+        damage.end = damage.end.min(offset);
+    }
+    if ranges == before {
+        return Ok(());
+    }
+    disk::replace(
+        storage,
+        &directory.join(QUARANTINE),
+        &to_bytes(identity, &ranges),
+    )
+}
+
 /// The ranges in the bytes of the file; `None` when they are invalid.
 pub(crate) fn of_bytes(bytes: &[u8], directory: &Path, identity: LogId) -> Option<Ranges> {
     let body = unseal(bytes)?;

@@ -111,16 +111,18 @@ impl Shared {
         });
     }
 
-    /// Replaces a segment by another; `false` when it is no longer in the list.
-    pub fn replace_segment(&self, old: &Arc<Segment>, new: &Arc<Segment>) -> bool {
+    /// Replaces adjacent segments by others; `false` when one of them is no longer in the list.
+    pub fn replace_segments(&self, old: &[Arc<Segment>], new: &[Arc<Segment>]) -> bool {
         let replaced = AtomicBool::new(false);
+        let is_here = |window: &[Arc<Segment>]| {
+            let mut pairs = window.iter().zip(old);
+            pairs.all(|(here, old)| Arc::ptr_eq(here, old))
+        };
         self.edit_segments(|segments| {
-            let place = segments
-                .iter_mut()
-                .find(|segment| Arc::ptr_eq(segment, old));
+            let place = segments.windows(old.len().max(1)).position(is_here);
             replaced.store(place.is_some(), Ordering::Relaxed);
-            if let Some(place) = place {
-                *place = Arc::clone(new);
+            if let Some(at) = place {
+                segments.splice(at..at + old.len(), new.iter().cloned());
             }
         });
         replaced.into_inner()

@@ -1,6 +1,7 @@
 //! Cuts: end a log at an offset. Replay ignores the earlier frames of the WAL from that offset on.
 use super::extent::ExpectedExtent;
 use super::format::{self, CUT_BYTES, Cut, FRAME_BYTES, Kind};
+use super::lookup;
 use super::pending::ReplayChunk;
 use super::replay::{self, ScanResult};
 use super::ring::{Ring, make};
@@ -15,15 +16,42 @@ use std::sync::Arc;
 const FILE_BYTES: u64 = 4096;
 
 impl Wal {
-    /// Appends a cut; durable when it returns. `false` when no file is ready or has space: try again.
+    /// Appends a cut, unless there is nothing to cut; durable when it returns. When no file is ready or has space, segments are
+    /// synced to free one; `false` when none was free after that either: try again.
     ///
     /// # Errors
     /// [`Error::Io`]: then the directory has to fail.
     pub fn cut(self: &Arc<Self>, cut: &Cut) -> Result<bool, Error> {
+        if !self.has_batches(cut.log, cut.offset) || self.append_cut(cut)? {
+            return Ok(true);
+        }
+        self.flush();
+        self.append_cut(cut)
+    }
+
+    fn append_cut(self: &Arc<Self>, cut: &Cut) -> Result<bool, Error> {
         let put = |buffer: &mut Vec<u8>, link, seed| Some(put_cut(buffer, cut, link, seed));
         let bytes = (FRAME_BYTES + CUT_BYTES) as u64;
-        let written = self.append(&mut self.state.lock(), bytes, put)?;
-        Ok(written.is_some())
+        let mut state = self.state.lock();
+        let is_written = self.append(&mut state, bytes, put)?.is_some();
+        if let Some(current) = state.ring.current().filter(|_| is_written) {
+            current.has_cut = true;
+        }
+        Ok(is_written)
+    }
+
+    /// Returns whether a start may find batches of the log from `offset` on in the files.
+    fn has_batches(&self, log: LogId, offset: u64) -> bool {
+        let state = self.state.lock();
+        let files = [state.ring.newest_first(), state.ring.kept()].concat();
+        drop(state);
+        for (file, synced) in files {
+            // One that cannot be read may have them.
+            if lookup::is_behind(&file, synced, log, offset).unwrap_or(true) {
+                return true;
+            }
+        }
+        false
     }
 }
 

@@ -92,7 +92,7 @@ impl Wal {
         let outcome = outcome.and_then(|()| self.release_flushed(true));
         let mut state = self.state.lock();
         state.is_flushing = false;
-        state.ring.retired(outcome.is_ok());
+        state.ring.retired(outcome.as_ref().ok());
         self.flushed.notify_all();
         match outcome {
             Ok(named) => self.release_old(&mut state, &named),

@@ -27,6 +27,7 @@ pub(crate) mod end_marker;
 mod extent;
 mod flush;
 pub(crate) mod format;
+mod lookup;
 pub(crate) mod manifest;
 pub(crate) mod pending;
 pub(crate) mod replay;
@@ -48,6 +49,7 @@ use bascule_record::Header;
 use bytes::Bytes;
 use flush::{PendingFlush, PendingFlushes};
 use format::{FRAME_BYTES, Kind, Preamble};
+use lookup::Lookup;
 use manifest::{MAX_CLOSED, ManifestState, WalManifest};
 use parking_lot::{Condvar, Mutex};
 use pending::{Pending, ReplayChunk};
@@ -333,13 +335,17 @@ impl Wal {
 
 impl UnsyncedBatches for Wal {
     /// From frames whose segment is not synced yet. The system may have dropped the batch from memory after a failed write-back
-    /// of the segment: then only the WAL has it.
+    /// of the segment: then only the WAL has it. The newest frame has it: an older one of the same offset was cut.
     fn find(&self, log: LogId, place: &LogPosition) -> Option<(Header, Bytes)> {
-        let files = self.state.lock().ring.in_use();
-        // A file that cannot be read does not hold it.
-        files
-            .iter()
-            .find_map(|file| replay::find(file, log, place).ok().flatten())
+        let files = self.state.lock().ring.newest_first();
+        for (file, synced) in files {
+            match lookup::find(&file, synced, log, place) {
+                Ok(Lookup::Found(header, batch)) => return Some((header, batch)),
+                Ok(Lookup::Absent) => {}
+                Ok(Lookup::Ended) | Err(_) => return None,
+            }
+        }
+        None
     }
 }
 

@@ -9,11 +9,8 @@ use super::scan::{Content, Frame, Scan};
 use crate::io::disk::{self, SyncFile, read_up_to};
 use crate::io::file_names::journal_number as number;
 use crate::io::storage::{OpenMode, Storage, StorageFile};
-use crate::segment::scan::LogPosition;
 use crate::state::checkpoint;
 use crate::{Error, IoOp, LogId};
-use bascule_record::Header;
-use bytes::Bytes;
 use std::collections::{HashMap, HashSet};
 use std::io;
 use std::ops::Range;
@@ -34,6 +31,8 @@ pub(crate) struct WalFile {
     pub markers: EndMarkers,
     /// Whether some of it is damaged; known after [`scan`].
     pub is_damaged: bool,
+    /// Whether a cut is in it; known after [`scan`], of a file that is needed.
+    pub has_cut: bool,
     /// How far its acknowledged frames reach; known after [`scan`], of a file that is needed.
     pub position: WalPosition,
 }
@@ -143,6 +142,7 @@ pub(crate) fn scan(
         let read = read_file(file, check.extent(file))?;
         frames += read.frames;
         file.is_damaged = !read.damages.is_empty();
+        file.has_cut = read.has_cut();
         file.position = file.preamble.unwrap_or_default().position(read.sure_end());
         damages.extend(read.damages);
         for (log, chunk) in read.chunks {
@@ -222,6 +222,21 @@ impl FileRead {
                 damage.was_acked = was_acked;
             }
         }
+    }
+
+    /// Returns whether a cut is in it.
+    fn has_cut(&self) -> bool {
+        let mut chunks = self.chunks.iter();
+        chunks.any(|(_, chunk)| chunk.kind == ChunkKind::Cut)
+    }
+
+    /// The position before `end` up to which some frames cannot be read, not even their log: they may be cuts. `None`: there are
+    /// none.
+    pub(super) fn unknown_to(&self, end: u64) -> Option<u64> {
+        let unknown = self.damages.iter();
+        let unknown = unknown.filter(|of| of.of.is_none() && of.fault.can_cost());
+        let before = unknown.map(|of| of.position).filter(|of| *of < end);
+        before.max()
     }
 
     /// The end of the frames that were certainly acknowledged; 0 when unknown. The next start must not report frames as missing
@@ -374,7 +389,7 @@ fn list_if_there(storage: &dyn Storage, directory: &Path) -> Result<Vec<PathBuf>
     }
 }
 
-fn of_file(file: &Arc<SyncFile>) -> Result<WalFile, Error> {
+pub(super) fn of_file(file: &Arc<SyncFile>) -> Result<WalFile, Error> {
     let failed = |source| Error::io(IoOp::Read, &file.path, source);
     let len = file.file.len().map_err(failed)?;
     let mut begin = [0; PREAMBLE_BYTES];
@@ -401,6 +416,7 @@ fn of_file(file: &Arc<SyncFile>) -> Result<WalFile, Error> {
         beginning,
         markers: markers.transpose().map_err(failed)?.unwrap_or_default(),
         is_damaged: false,
+        has_cut: false,
         position: WalPosition::default(),
     })
 }
@@ -433,21 +449,4 @@ fn copy_of_preamble(file: &dyn StorageFile, len: u64) -> io::Result<Option<Pream
     }
     read_up_to(file, &mut copy, len - PREAMBLE_BYTES as u64)?;
     Ok(format::read_preamble(&copy))
-}
-
-/// The batch at `place`, when the file holds it.
-pub(crate) fn find(
-    file: &Arc<SyncFile>,
-    log: LogId,
-    place: &LogPosition,
-) -> Result<Option<(Header, Bytes)>, Error> {
-    let read = read_file(&of_file(file)?, ExpectedExtent::default())?;
-    let ours = |(of, chunk): &&(LogId, ReplayChunk)| *of == log && chunk.start <= place.offset;
-    for (_, chunk) in read.chunks.iter().rev().filter(ours) {
-        let found = chunk.batches()?.find(|(header, _)| place.fits(header, log));
-        if found.is_some() {
-            return Ok(found);
-        }
-    }
-    Ok(None)
 }

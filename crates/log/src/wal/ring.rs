@@ -28,6 +28,8 @@ pub(crate) struct ClosedFile {
     pub file: Arc<SyncFile>,
     /// Its log number, and where its synced frames end; 0: there are none.
     pub position: WalPosition,
+    /// Whether a cut is in it.
+    has_cut: bool,
 }
 
 /// The file that is being filled.
@@ -40,6 +42,8 @@ pub(crate) struct Current {
     pub link: u32,
     /// Its preamble.
     pub of: Preamble,
+    /// Whether a cut is in it.
+    pub has_cut: bool,
     /// Number of synced rounds in it.
     rounds: u64,
     preamble: Vec<u8>,
@@ -80,6 +84,7 @@ impl Current {
         ClosedFile {
             position: self.of.position(self.position),
             file: self.file,
+            has_cut: self.has_cut,
         }
     }
 }
@@ -93,6 +98,9 @@ pub(crate) struct Ring {
     full: Vec<ClosedFile>,
     /// Files whose segments are being synced.
     retiring: Vec<ClosedFile>,
+    /// Files with a cut whose segments are synced. They stay as long as an older one: without the cut, a start would replay from
+    /// that one what was cut.
+    held: Vec<ClosedFile>,
     /// Files of the last run; they may hold chunks that a log still has to replay.
     old: Vec<WalFile>,
     /// Files that are in the ring or being made.
@@ -120,6 +128,7 @@ impl Ring {
             ready: Vec::new(),
             full: Vec::new(),
             retiring: Vec::new(),
+            held: Vec::new(),
             old,
             count: 0,
             making: false,
@@ -158,6 +167,7 @@ impl Ring {
             position: 0,
             link: of.link,
             of,
+            has_cut: false,
             rounds: 0,
             preamble,
         });
@@ -205,9 +215,10 @@ impl Ring {
     }
 
     /// The name of a file that is to be made now: none is ready, none is being made and there are fewer than `most`, and
-    /// fewer than twice as many with those of the last run; and the last one could be made, or a minute has passed.
+    /// fewer than twice as many with the older ones that are kept; and the last one could be made, or a minute has passed.
     pub fn next_to_make(&mut self, most: usize, now_ns: i64) -> Option<String> {
-        let is_many = self.count >= most || self.count + self.old.len() >= 2 * most;
+        let kept = self.old.len() + self.held.len();
+        let is_many = self.count >= most || self.count + kept >= 2 * most;
         if self.making || !self.ready.is_empty() || is_many || now_ns < self.not_before {
             return None;
         }
@@ -234,11 +245,25 @@ impl Ring {
         }
     }
 
-    /// The files that hold batches of unsynced segments.
-    pub fn in_use(&self) -> Vec<Arc<SyncFile>> {
-        let current = self.current.iter().map(|current| &current.file);
-        let closed = self.full.iter().chain(&self.retiring).map(|of| &of.file);
-        closed.chain(current).map(Arc::clone).collect()
+    /// The files that hold batches of unsynced segments, newest first, each with the end of its synced frames. A file without
+    /// any is left out: it still has the frames of its last use.
+    pub fn newest_first(&self) -> Vec<(Arc<SyncFile>, u64)> {
+        let current = self.current.iter().map(|of| (&of.file, of.position));
+        let closed = self.retiring.iter().chain(&self.full).rev();
+        let closed = closed.map(|of| (&of.file, of.position.end.into()));
+        let files = current.chain(closed).filter(|(_, end)| *end > 0);
+        files.map(|(file, end)| (Arc::clone(file), end)).collect()
+    }
+
+    /// The files before these that are kept for a later start, each with the end of its frames.
+    pub fn kept(&self) -> Vec<(Arc<SyncFile>, u64)> {
+        let old = self.old.iter().map(|of| (&of.file, of.len));
+        let held = self
+            .held
+            .iter()
+            .map(|of| (&of.file, of.position.end.into()));
+        let files = old.chain(held);
+        files.map(|(file, end)| (Arc::clone(file), end)).collect()
     }
 
     /// The segments of the full files are about to be synced.
@@ -246,13 +271,22 @@ impl Ring {
         self.retiring.append(&mut self.full);
     }
 
-    /// They were synced and the manifest does not name the files: these may be used again. Or not.
-    pub fn retired(&mut self, is_synced: bool) {
-        let files = self.retiring.drain(..);
-        if is_synced {
-            self.ready.extend(files.map(|of| of.file));
-        } else {
-            self.full.extend(files);
+    /// They were synced, and of the files the manifest names in `named` only those that have to stay: the others may be used
+    /// again. `None`: they were not synced.
+    pub fn retired(&mut self, named: Option<&ManifestState>) {
+        let files = std::mem::take(&mut self.retiring);
+        let Some(named) = named else {
+            // They are older than those that became full meanwhile.
+            self.full.splice(..0, files);
+            return;
+        };
+        for of in files {
+            if of.has_cut && named.needs(of.position.number) {
+                self.count -= 1;
+                self.held.push(of);
+            } else {
+                self.ready.push(of.file);
+            }
         }
     }
 
@@ -263,20 +297,33 @@ impl Ring {
     }
 
     /// Log numbers that segments may not have: of this run those that are not ready, of earlier ones those with something that a
-    /// log has yet to replay. `is_flushed`: the segments of retiring files are synced.
+    /// log has yet to replay; and those with a cut that are newer than one of these. `is_flushed`: the segments of retiring files
+    /// are synced.
     pub fn needed(&self, is_flushed: bool, pending: &Pending) -> ManifestState {
         let retiring = self.retiring.iter().filter(|_| !is_flushed);
         let closed = self.full.iter().chain(retiring);
         let closed: Vec<WalPosition> = closed.map(|of| of.position).collect();
         let current = self.current.iter().map(|current| current.of.number);
         let used = closed.iter().map(|of| of.number).chain(current);
-        let old = self.old.iter().filter(|file| pending.is_in(&file.file));
-        let old = old.map(|file| file.position).filter(|of| of.number > 0);
-        let synced = closed.iter().filter(|of| of.end > 0).copied();
+        let mut is_waited_for = false;
+        let old = self.old.iter().filter(|file| {
+            is_waited_for |= pending.is_in(&file.file);
+            pending.is_in(&file.file) || (file.has_cut && is_waited_for)
+        });
+        let old: Vec<WalPosition> = old.map(|file| file.position).collect();
+        let with_cut = self.retiring.iter().filter(|of| is_flushed && of.has_cut);
+        let held = self.held.iter().chain(with_cut);
+        let held = held.filter(|_| is_waited_for).map(|of| of.position);
+        let kept = old.into_iter().filter(|of| of.number > 0).chain(held);
+        let synced = closed.iter().copied();
         ManifestState {
             newest: self.next.before,
             first_needed: used.min().unwrap_or(self.next.number),
-            closed: old.chain(synced).take(MAX_CLOSED).collect(),
+            closed: kept
+                .chain(synced)
+                .filter(|of| of.end > 0)
+                .take(MAX_CLOSED)
+                .collect(),
             data_dir_id: self.next.data_dir_id,
         }
     }
@@ -288,12 +335,13 @@ impl Ring {
 
     /// Returns whether the ring has no file and never had one.
     pub fn is_unused(&self) -> bool {
-        let is_empty = self.full.is_empty() && self.old.is_empty();
+        let is_empty = self.full.is_empty() && self.old.is_empty() && self.held.is_empty();
         is_empty && self.current.is_none() && self.next.before.number == 0
     }
 
-    /// Keeps those files of the last run from which something is to be replayed, or which the manifest names. Others are recycled,
-    /// removed, or, damaged, quarantined. One that cannot be is found again by the next start.
+    /// Keeps those files of the last run from which something is to be replayed, or which the manifest names, and newer files
+    /// with a cut as long. Others are recycled, removed, or, damaged, quarantined. One that cannot be is found again by the next
+    /// start.
     pub fn release_old(
         &mut self,
         options: &WalOptions,
@@ -306,6 +354,18 @@ impl Ring {
             .into_iter()
             .partition(|file| pending.is_in(&file.file) || named.needs(file.number()));
         self.old = needed;
+        let held = std::mem::take(&mut self.held);
+        let is_named = |of: &ClosedFile| named.needs(of.position.number);
+        let (held, released) = held.into_iter().partition(is_named);
+        self.held = held;
+        for of in released {
+            if self.count < options.files {
+                self.count += 1;
+                self.ready.push(of.file);
+            } else {
+                let _ = storage.remove_file(&of.file.path);
+            }
+        }
         for file in free {
             let path = &file.file.path;
             if file.is_damaged {

@@ -138,6 +138,23 @@ pub fn check_chain(directory: &Path) {
     }
 }
 
+/// Whether each segment has batches and no record.
+pub fn vacant(directory: &Path) -> Vec<bool> {
+    let segments = crate::support::files(directory, "seg");
+    let of_segment = |path| {
+        let bytes = Bytes::from(std::fs::read(path).unwrap());
+        let (mut at, mut batches, mut records) = (64, 0, 0);
+        while bytes.len() >= at + HEADER_BYTES && bytes[at..at + 4] != [0; 4] {
+            let header = Header::read(&bytes[at..]).unwrap();
+            batches += 1;
+            records += header.count;
+            at += header.batch_bytes();
+        }
+        batches > 0 && records == 0
+    };
+    segments.iter().map(of_segment).collect()
+}
+
 /// The bytes of all segments, by name, without the zeros ahead.
 pub fn contents(directory: &Path) -> BTreeMap<String, Vec<u8>> {
     crate::support::files(directory, "seg")

@@ -13,21 +13,15 @@ use crate::io::file_names::{base_offset_of, segment_name};
 use crate::io::storage::{OpenMode, Storage};
 use crate::segment::epochs::EpochTable;
 use crate::segment::preamble::{PREAMBLE_BYTES, Preamble};
-use crate::segment::scan::LogPosition;
-use crate::segment::segment_file::{SegmentFile, find_segment_files};
-use crate::segment::segment_scan::{SegmentScan, Step};
-use crate::state::checkpoint::{self, CHECKPOINT, Checkpoint, CheckpointFile};
+use crate::segment::segment_file::{find_segment_files, position_of};
+use crate::state::checkpoint::{self, CHECKPOINT};
 use crate::state::index_snapshot::INDEX_SNAPSHOT;
 use crate::state::quarantine::{self, QUARANTINE, Ranges};
 use crate::wal::format::Cut;
 use crate::wal::{WalOptions, cut};
 use crate::{Error, IoOp, LogId};
 use std::collections::HashSet;
-use std::io;
 use std::path::{Path, PathBuf};
-
-/// Bytes copied at a time.
-const COPY_BYTES: usize = 1 << 20;
 
 /// The requested repair.
 #[derive(Clone, Debug, Default)]
@@ -207,7 +201,7 @@ impl Repair<'_> {
         let position = if is_planned {
             None
         } else {
-            Some(self.position_of(source, offset)?)
+            Some(position_of(source, self.identity, offset)?)
         };
         self.cut_wal(offset)?;
         for later in sources.get(after..).unwrap_or_default() {
@@ -223,7 +217,7 @@ impl Repair<'_> {
             return Ok(());
         };
         let kept = self.aside(&source.path)?;
-        self.copy(&source.path, &kept)?;
+        disk::copy(self.storage, &source.path, &kept)?;
         let file = disk::open(self.storage, &source.path, OpenMode::ReadWrite)?;
         file.set_len(position)
             .and_then(|()| file.sync_all())
@@ -253,39 +247,9 @@ impl Repair<'_> {
         Ok(())
     }
 
-    /// Position of the batch that begins at `offset`.
-    fn position_of(&self, source: &SegmentFile, offset: u64) -> Result<u64, Error> {
-        let first = LogPosition::first(source.base_offset);
-        let mut scan = SegmentScan::of_file(source, &[], self.identity, first, None, 0)
-            .payloads_from(u64::MAX);
-        while scan.place.offset < offset {
-            let before = scan.place.offset;
-            let step = scan.next();
-            match step.map_err(|error| Error::io(IoOp::Read, &source.path, error))? {
-                Step::Batch(_, header) if header.next_offset() <= offset => {}
-                _ => return Err(not_a_boundary(&source.path, offset, before)),
-            }
-        }
-        Ok(scan.place.position)
-    }
-
     /// The log ends at `offset` from now on.
     fn lower_checkpoint(&self, offset: u64) -> Result<(), Error> {
-        let last = checkpoint::peek(self.storage, self.directory, self.identity)
-            .and_then(|slots| slots.last)
-            .unwrap_or_default();
-        let mut file = CheckpointFile::open(self.storage, self.directory, self.identity)?;
-        // Both slots: the older one names truncated offsets.
-        for clean in [true, false] {
-            let lowered = Checkpoint {
-                high_watermark: last.high_watermark.min(offset),
-                log_start: last.log_start.min(offset),
-                durable: last.durable.min(offset),
-                clean,
-            };
-            file.write(self.storage, lowered)?;
-            file.sync(self.storage)?;
-        }
+        checkpoint::lower(self.storage, self.directory, self.identity, offset)?;
         // It may name truncated offsets.
         disk::remove_file(self.storage, &self.directory.join(INDEX_SNAPSHOT))?;
         disk::sync_directory(self.storage, self.directory)
@@ -361,30 +325,6 @@ impl Repair<'_> {
             self.move_aside(&index)?;
         }
         Ok(())
-    }
-
-    /// Copies a file under a temporary name, syncs it and gives it its own.
-    fn copy(&self, from: &Path, to: &Path) -> Result<(), Error> {
-        let source = disk::open(self.storage, from, OpenMode::Read)?;
-        let temporary = to.with_extension("tmp");
-        let target = disk::open(self.storage, &temporary, OpenMode::Replace)?;
-        let copy = || -> io::Result<()> {
-            let (len, mut position) = (source.len()?, 0);
-            let mut buffer = vec![0; COPY_BYTES];
-            while position < len {
-                let read = disk::read_up_to(&*source, &mut buffer, position)?;
-                if read == 0 {
-                    break;
-                }
-                target.write_all_at(buffer.get(..read).unwrap_or_default(), position)?;
-                position += read as u64;
-            }
-            target.sync_all()
-        };
-        copy().map_err(|error| Error::io(IoOp::Copy, from, error))?;
-        disk::rename(self.storage, &temporary, to)?;
-        to.parent()
-            .map_or(Ok(()), |parent| disk::sync_directory(self.storage, parent))
     }
 }
 

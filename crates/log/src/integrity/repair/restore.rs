@@ -3,6 +3,7 @@ use super::super::Finding;
 use super::super::verify::verify;
 use super::{Repair, name_of};
 use crate::Error;
+use crate::io::disk;
 use crate::io::file_names::base_offset_of;
 use crate::io::storage::OpenMode;
 use crate::segment::segment_file::{SegmentFile, find_segment_files};
@@ -87,7 +88,7 @@ impl Repair<'_> {
             if self.exists(path) {
                 self.move_aside(path)?;
             }
-            self.copy(&copy.path, path)?;
+            disk::copy(self.storage, &copy.path, path)?;
             self.move_index_aside(path)?;
         }
         Ok(())

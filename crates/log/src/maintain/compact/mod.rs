@@ -3,19 +3,21 @@
 //! Applies to sealed segments whose records are all committed and durable; the search for the latest record includes the
 //! active segment, up to the same point. Segments that [`Log::hold`] holds stay as they are. Records without a key stay. A
 //! null value (a tombstone) stays as the latest of its key for a grace period, so that readers see it, and is then removed.
-//! Offsets and order never change.
+//! Offsets, their order and the log start never change.
 //!
 //! * `latest`: keys and their last offsets, in bounded memory. With more keys a run makes several passes, each over the next
 //!   part of the log.
 //! * `run`: the order of the work, segment by segment from the oldest on; it may stop anywhere.
 //! * `rewriter`: writes a segment without its superseded records to a temporary file.
-//! * `swap`: replaces the segment by the new file, with a table of what a crash leaves.
+//! * `merge`: makes one segment of adjacent ones without records.
+//! * `swap`: replaces the segments by the new file, with a table of what a crash leaves.
 //!
 //! One thread per data directory compacts one log at a time, at a bounded rate; appends and reads continue meanwhile.
 //! [`Log::compact`] starts a run; closing the log ends it within a step. The progress is kept in memory only: the first run
 //! of a process scans the whole log.
 mod input;
 mod latest;
+mod merge;
 mod pace;
 mod rewriter;
 mod run;
@@ -24,6 +26,7 @@ mod swap;
 use crate::state::compaction::Compacting;
 use crate::{Error, Log};
 use bascule_record::Batch;
+use input::{CompactionInput, Next};
 use pace::Pace;
 use run::Run;
 use std::borrow::Cow;
@@ -50,6 +53,8 @@ pub struct Compaction {
     pub producer_grace_ns: i64,
     /// The compaction keys of records; `None` = their own keys.
     pub key_fn: Option<CompactionKeyFn>,
+    /// Segments with records from this offset on stay as they are, because a reader has not processed them; `u64::MAX` = none.
+    pub held_from: u64,
 }
 impl Default for Compaction {
     /// A day for tombstones, 64 MiB for keys (2.3 million), 768 MiB/s, 15 minutes for producers.
@@ -60,6 +65,7 @@ impl Default for Compaction {
             bytes_per_second: 768 << 20,
             producer_grace_ns: 900_000_000_000,
             key_fn: None,
+            held_from: u64::MAX,
         }
     }
 }
@@ -140,11 +146,10 @@ impl Log {
         done: Compacted,
     ) -> Result<bool, Error> {
         self.committer.check_usable()?;
-        let due = self
-            .compacting
-            .progress
-            .try_lock()
-            .is_some_and(|progress| progress.is_due(&self.shared, now_ns));
+        let due =
+            self.compacting.progress.try_lock().is_some_and(|progress| {
+                progress.is_due(&self.shared, compaction.held_from, now_ns)
+            });
         if !due || self.compacting.busy.swap(true, Ordering::AcqRel) {
             return Ok(false);
         }

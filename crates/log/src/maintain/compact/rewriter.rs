@@ -2,8 +2,7 @@
 //!
 //! Nothing is written before the first batch that changes; then the batches before it are copied. The file is synced piece by
 //! piece, so that no ack of another partition waits for a whole segment.
-use super::input::{CompactionInput, Next};
-use super::{Pace, Stopped};
+use super::{CompactionInput, Next, Pace, Stopped};
 use crate::io::disk::{SyncFile, read_up_to};
 use crate::io::files::Files;
 use crate::io::storage::{OpenMode, Storage};
@@ -214,10 +213,7 @@ impl<'a> Rewriter<'a> {
     ) -> Result<Rewritten, Stopped> {
         self.flush_pending(input, pace)?;
         let file = match self.out {
-            Some(mut out) => {
-                out.flush(pace)?;
-                Some(out.file)
-            }
+            Some(out) => Some(out.finish(pace)?),
             None => None,
         };
         debug_assert!(self.segment.last_timestamp() != NO_TIME || self.segment.batch_bytes() == 0);
@@ -231,14 +227,15 @@ impl<'a> Rewriter<'a> {
 }
 
 /// The new file.
-struct Out {
+pub(super) struct Out {
     file: Arc<SyncFile>,
     position: u64,
     buffer: Vec<u8>,
 }
 
 impl Out {
-    fn create(storage: &dyn Storage, path: &Path) -> Result<Self, Stopped> {
+    /// Creates or replaces the file at `path`.
+    pub fn create(storage: &dyn Storage, path: &Path) -> Result<Self, Stopped> {
         Ok(Self {
             file: SyncFile::open(storage, path, OpenMode::Replace)?,
             position: 0,
@@ -247,7 +244,7 @@ impl Out {
     }
 
     /// Copies the first `end` bytes of a file.
-    fn copy(&mut self, from: &SyncFile, end: u64, pace: &mut Pace) -> Result<(), Stopped> {
+    pub fn copy(&mut self, from: &SyncFile, end: u64, pace: &mut Pace) -> Result<(), Stopped> {
         let mut at = 0;
         let mut chunk = vec![0; CHUNK.min(end as usize)];
         while at < end {
@@ -265,7 +262,8 @@ impl Out {
         Ok(())
     }
 
-    fn write(&mut self, mut bytes: &[u8], pace: &mut Pace) -> Result<(), Stopped> {
+    /// Adds bytes.
+    pub fn write(&mut self, mut bytes: &[u8], pace: &mut Pace) -> Result<(), Stopped> {
         while !bytes.is_empty() {
             let room = CHUNK - self.buffer.len();
             let (now, later) = bytes.split_at(bytes.len().min(room));
@@ -276,6 +274,12 @@ impl Out {
             }
         }
         Ok(())
+    }
+
+    /// The file, whole and synced.
+    pub fn finish(mut self, pace: &mut Pace) -> Result<Arc<SyncFile>, Stopped> {
+        self.flush(pace)?;
+        Ok(self.file)
     }
 
     /// Writes the buffer and syncs the file.

@@ -2,10 +2,9 @@
 //!
 //! Segments are rewritten from the oldest on, each durably before the next begins. So a tombstone can be removed once every
 //! segment before its own was processed: no older record of its key is left that could reappear.
-use super::input::{CompactionInput, Next};
 use super::latest::LatestOffsets;
 use super::rewriter::{Rewritten, Task, rewrite};
-use super::{Compaction, CompactionReport, DUE_SHARE, Pace, Stopped, swap};
+use super::{Compaction, CompactionInput, CompactionReport, DUE_SHARE, Next, Pace, Stopped, swap};
 use crate::io::disk;
 use crate::io::files::Files;
 use crate::segment::Segment;
@@ -16,9 +15,9 @@ use bascule_record::Batch;
 use std::sync::Arc;
 
 impl Progress {
-    /// Whether a run is due.
-    pub(super) fn is_due(&self, shared: &Shared, now_ns: i64) -> bool {
-        let limit = compactable_end(shared).min(shared.hold());
+    /// Whether a run is due, which leaves segments from the offset `held_from` on as they are.
+    pub(super) fn is_due(&self, shared: &Shared, held_from: u64, now_ns: i64) -> bool {
+        let limit = compactable_end(shared).min(shared.hold()).min(held_from);
         let segments = shared.segments();
         let Some((_, sealed)) = segments.split_last() else {
             return false;
@@ -53,11 +52,11 @@ fn compactable_end(shared: &Shared) -> u64 {
 
 /// What was found out about the log so far.
 pub(super) struct Run<'a> {
-    shared: &'a Shared,
-    files: &'a Arc<Files>,
+    pub(super) shared: &'a Shared,
+    pub(super) files: &'a Arc<Files>,
     compaction: Compaction,
     now_ns: i64,
-    pace: Pace,
+    pub(super) pace: Pace,
     report: CompactionReport,
     /// Base offset of the first skipped segment.
     left: Option<u64>,
@@ -94,7 +93,7 @@ impl<'a> Run<'a> {
         }
         let limit = compactable_end(self.shared);
         // Read after the limit: what is to be held is appended under a hold.
-        let clean_end = limit.min(self.shared.hold());
+        let clean_end = limit.min(self.shared.hold()).min(self.compaction.held_from);
         let segments = self.shared.segments();
         let scanned_to = segments
             .iter()
@@ -108,27 +107,19 @@ impl<'a> Run<'a> {
             .last()
             .map_or(0, |segment| segment.next_offset());
         self.tombstone_due = progress.tombstone_due;
-        let mut latest = LatestOffsets::with_memory(self.compaction.map_bytes);
-        let mut from = progress.clean_to;
-        while from < limit {
-            self.report.passes += 1;
-            let outcome = self
-                .gather(&mut latest, from, limit)
-                .and_then(|to| self.pass(&latest, to, clean_to).map(|()| to));
-            match outcome {
-                Ok(to) => from = to,
-                Err(Stopped::Cancelled) => {
-                    self.report.cancelled = true;
-                    return Ok(self.report);
-                }
-                // The files of a closed log are closed, too.
-                Err(Stopped::Failed(_) | Stopped::Unreadable(_)) if self.shared.is_closed() => {
-                    self.report.cancelled = true;
-                    return Ok(self.report);
-                }
-                Err(Stopped::Failed(error) | Stopped::Unreadable(error)) => return Err(error),
-                Err(Stopped::Damaged | Stopped::Locked) => break,
+        match self.passes(progress.clean_to, limit, clean_to) {
+            Err(Stopped::Cancelled) => {
+                self.report.cancelled = true;
+                return Ok(self.report);
             }
+            // The files of a closed log are closed, too.
+            Err(Stopped::Failed(_) | Stopped::Unreadable(_)) if self.shared.is_closed() => {
+                self.report.cancelled = true;
+                return Ok(self.report);
+            }
+            Err(Stopped::Failed(error) | Stopped::Unreadable(error)) => return Err(error),
+            // Only segments without damage and without locked batches are processed.
+            Ok(()) | Err(Stopped::Damaged | Stopped::Locked) => {}
         }
         *progress = Progress {
             clean_to: self.left.map_or(clean_to, |left| clean_to.min(left)),
@@ -136,6 +127,18 @@ impl<'a> Run<'a> {
             tombstone_due: self.tombstone_due,
         };
         Ok(self.report)
+    }
+
+    /// Makes passes over parts of [from, limit), as large as the memory allows, and merges what they leave empty.
+    fn passes(&mut self, mut from: u64, limit: u64, clean_to: u64) -> Result<(), Stopped> {
+        let mut latest = LatestOffsets::with_memory(self.compaction.map_bytes);
+        while from < limit {
+            self.report.passes += 1;
+            let to = self.gather(&mut latest, from, limit)?;
+            self.pass(&latest, to, clean_to)?;
+            from = to;
+        }
+        self.merge_vacant(clean_to)
     }
 
     /// Collects the keys of [from, limit), or of as much as fits the memory. Returns the end of that part, above `from`.
@@ -255,14 +258,11 @@ impl<'a> Run<'a> {
             }
             !expired
         };
-        let producers_due = old
-            .last_timestamp()
-            .saturating_add(self.compaction.producer_grace_ns);
         let task = Task {
             files: self.files,
             identity: self.shared.identity,
             keys: self.shared.keys(),
-            forget_producers: self.now_ns >= producers_due,
+            forget_producers: self.forgets_producers(old),
         };
         let new: Rewritten = rewrite(&task, old, &mut self.pace, keep)?;
         new.segment.take_over_from(old);
@@ -274,7 +274,7 @@ impl<'a> Run<'a> {
         }
         let (before, after) = (old.batch_bytes(), new.segment.batch_bytes());
         let (removed, changed) = (new.removed, new.file.is_some());
-        if swap::replace(self.shared, self.files, old, new)? && changed {
+        if swap::replace(self.shared, self.files, std::slice::from_ref(old), new)? && changed {
             self.report.segments += 1;
             self.report.records += removed;
             self.report.bytes_before += before;
@@ -282,6 +282,12 @@ impl<'a> Run<'a> {
         }
         self.tombstone_due = tombstone_due;
         Ok(())
+    }
+
+    /// Returns whether batches without records of the segment lose their producers.
+    pub(super) fn forgets_producers(&self, segment: &Segment) -> bool {
+        let grace = self.compaction.producer_grace_ns;
+        self.now_ns >= segment.last_timestamp().saturating_add(grace)
     }
 
     /// Skips the segment; later segments must keep their tombstones.
@@ -293,7 +299,7 @@ impl<'a> Run<'a> {
         self.left = Some(self.left.map_or(base, |left| left.min(base)));
     }
 
-    fn remove_temporary(&self, segment: &Segment) -> Result<(), Error> {
+    pub(super) fn remove_temporary(&self, segment: &Segment) -> Result<(), Error> {
         disk::remove_file(self.files.storage(), &segment.path().with_extension("tmp"))
     }
 }
