@@ -52,13 +52,7 @@ impl Batch {
             return Err(DamageError::Long { need, have });
         }
         let stored = bytes.slice(HEADER_BYTES..);
-        let computed = crc32c::crc32c(&stored);
-        if computed != header.payload_crc {
-            return Err(DamageError::PayloadChecksum {
-                stored: header.payload_crc,
-                computed,
-            });
-        }
+        header.check_payload(bytes)?;
         let stored = if header.flags.has(Flags::ENCRYPTED) {
             Bytes::from(decrypt(&header, bytes, keys)?)
         } else {

@@ -205,6 +205,21 @@ impl Header {
         HEADER_BYTES + self.stored_bytes as usize
     }
 
+    /// Checks the checksum of the stored payload. `batch`: the batch of this header, header included.
+    ///
+    /// # Errors
+    /// [`DamageError::PayloadChecksum`].
+    pub fn check_payload(&self, batch: &[u8]) -> Result<(), DamageError> {
+        let computed = crc32c::crc32c(batch.get(HEADER_BYTES..).unwrap_or_default());
+        if computed == self.payload_crc {
+            return Ok(());
+        }
+        Err(DamageError::PayloadChecksum {
+            stored: self.payload_crc,
+            computed,
+        })
+    }
+
     /// First offset after this batch. Does not overflow for a header that was read.
     pub fn next_offset(&self) -> u64 {
         self.base_offset + u64::from(self.span)

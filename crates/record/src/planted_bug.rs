@@ -26,6 +26,14 @@ pub enum PlantedBug {
     IndexTrusted = 9,
     /// The high watermark of the checkpoint may pass the log end.
     HighWatermarkTrusted = 10,
+    /// A follower that begins to verify truncates to its high watermark, whatever the leader answers.
+    TruncationToHighWatermark = 11,
+    /// Epochs of fetches and answers are not compared, and ends are counted without their links.
+    FetchEpochIgnored = 12,
+    /// The high watermark counts the committed ISR alone, not the proposed members.
+    HighWatermarkOverCommittedIsr = 14,
+    /// A member joins the ISR before it has reached the start of the leader epoch.
+    GrowthWithoutEpochStart = 15,
     /// Files of another incarnation are taken for those of the log.
     ForeignFilesTaken = 26,
     /// A batch is decompressed whatever its size.

@@ -27,6 +27,12 @@ pub enum ErrorCode {
     MetadataDamaged,
     /// the metadata operation did not finish in time
     MetadataTimeout,
+    /// no majority of the cluster's brokers answers
+    NoQuorum,
+    /// another data directory is the one of this broker id
+    BrokerIdInUse,
+    /// this is not available with several brokers yet
+    ClusterUnsupported,
     /// the broker is stopping
     MetadataStopped,
     /// the request is not valid
@@ -99,6 +105,20 @@ pub enum ErrorCode {
     EncryptionUnavailable,
     /// records are encrypted with a key that is not configured
     EncryptionKeyMissing,
+    /// another archive has the records of the stream
+    ArchiveConflict,
+    /// the archive lacks records that the broker has
+    ArchiveGap,
+    /// the stream lets no query hold its records
+    HoldNotAllowed,
+    /// the query holds no records of the stream
+    HoldNotFound,
+    /// the query still reports, and would hold its records again
+    QueryActive,
+    /// another client reports the positions of the query
+    QueryNotOwned,
+    /// the broker keeps no more positions of queries
+    TooManyQueries,
     /// an earlier epoch of the sink is decided and not linked everywhere yet
     SinkBusy,
     /// the sink belongs to another query, write or attempt
@@ -129,7 +149,7 @@ pub enum ErrorCode {
 
 impl ErrorCode {
     /// Every code, in the order of the enumeration.
-    pub const ALL: [Self; 61] = [
+    pub const ALL: [Self; 71] = [
         Self::DataDirectoryLocked,
         Self::DataDirectoryForeign,
         Self::DataDirectoryNewer,
@@ -142,6 +162,9 @@ impl ErrorCode {
         Self::NatsUnavailable,
         Self::MetadataDamaged,
         Self::MetadataTimeout,
+        Self::NoQuorum,
+        Self::BrokerIdInUse,
+        Self::ClusterUnsupported,
         Self::MetadataStopped,
         Self::InvalidArgument,
         Self::StreamExists,
@@ -178,6 +201,13 @@ impl ErrorCode {
         Self::Forked,
         Self::EncryptionUnavailable,
         Self::EncryptionKeyMissing,
+        Self::ArchiveConflict,
+        Self::ArchiveGap,
+        Self::HoldNotAllowed,
+        Self::HoldNotFound,
+        Self::QueryActive,
+        Self::QueryNotOwned,
+        Self::TooManyQueries,
         Self::SinkBusy,
         Self::SinkConflict,
         Self::SinkEpoch,
@@ -208,6 +238,9 @@ impl ErrorCode {
             Self::NatsUnavailable => "nats_unavailable",
             Self::MetadataDamaged => "metadata_damaged",
             Self::MetadataTimeout => "metadata_timeout",
+            Self::NoQuorum => "no_quorum",
+            Self::BrokerIdInUse => "broker_id_in_use",
+            Self::ClusterUnsupported => "cluster_unsupported",
             Self::MetadataStopped => "metadata_stopped",
             Self::InvalidArgument => "invalid_argument",
             Self::StreamExists => "stream_exists",
@@ -244,6 +277,13 @@ impl ErrorCode {
             Self::Forked => "forked",
             Self::EncryptionUnavailable => "encryption_unavailable",
             Self::EncryptionKeyMissing => "encryption_key_missing",
+            Self::ArchiveConflict => "archive_conflict",
+            Self::ArchiveGap => "archive_gap",
+            Self::HoldNotAllowed => "hold_not_allowed",
+            Self::HoldNotFound => "hold_not_found",
+            Self::QueryActive => "query_active",
+            Self::QueryNotOwned => "query_not_owned",
+            Self::TooManyQueries => "too_many_queries",
             Self::SinkBusy => "sink_busy",
             Self::SinkConflict => "sink_conflict",
             Self::SinkEpoch => "sink_epoch",

@@ -52,7 +52,7 @@ impl Method {
 
 /// Every method that is served, sorted by path.
 #[rustfmt::skip]
-pub static METHODS: [Method; 48] = [
+pub static METHODS: [Method; 62] = [
     Method { path: "/arrow.flight.protocol.FlightService/DoAction", is_ours: false, handler: None, streams_requests: false, reads: false },
     Method { path: "/arrow.flight.protocol.FlightService/DoExchange", is_ours: false, handler: None, streams_requests: true, reads: false },
     Method { path: "/arrow.flight.protocol.FlightService/DoGet", is_ours: false, handler: None, streams_requests: false, reads: false },
@@ -65,20 +65,34 @@ pub static METHODS: [Method; 48] = [
     Method { path: "/arrow.flight.protocol.FlightService/PollFlightInfo", is_ours: false, handler: None, streams_requests: false, reads: false },
     Method { path: "/bascule.admin.v1.Admin/AbortSink", is_ours: true, handler: Some("admin/AbortSink"), streams_requests: false, reads: true },
     Method { path: "/bascule.admin.v1.Admin/CheckCreateStream", is_ours: true, handler: Some("admin/CheckCreateStream"), streams_requests: false, reads: true },
+    Method { path: "/bascule.admin.v1.Admin/CreateUser", is_ours: true, handler: Some("admin/CreateUser"), streams_requests: false, reads: false },
+    Method { path: "/bascule.admin.v1.Admin/CreateUserToken", is_ours: true, handler: Some("admin/CreateUserToken"), streams_requests: false, reads: false },
     Method { path: "/bascule.admin.v1.Admin/DeleteSink", is_ours: true, handler: Some("admin/DeleteSink"), streams_requests: false, reads: false },
+    Method { path: "/bascule.admin.v1.Admin/DeleteUser", is_ours: true, handler: Some("admin/DeleteUser"), streams_requests: false, reads: false },
+    Method { path: "/bascule.admin.v1.Admin/DeleteUserToken", is_ours: true, handler: Some("admin/DeleteUserToken"), streams_requests: false, reads: false },
     Method { path: "/bascule.admin.v1.Admin/EditStream", is_ours: true, handler: Some("admin/EditStream"), streams_requests: false, reads: false },
     Method { path: "/bascule.admin.v1.Admin/FetchBrokerDetails", is_ours: true, handler: Some("admin/FetchBrokerDetails"), streams_requests: false, reads: true },
+    Method { path: "/bascule.admin.v1.Admin/FetchClusterStatus", is_ours: true, handler: Some("admin/FetchClusterStatus"), streams_requests: false, reads: true },
     Method { path: "/bascule.admin.v1.Admin/FetchGroupDetails", is_ours: true, handler: Some("admin/FetchGroupDetails"), streams_requests: false, reads: true },
+    Method { path: "/bascule.admin.v1.Admin/FetchLags", is_ours: true, handler: Some("admin/FetchLags"), streams_requests: false, reads: true },
     Method { path: "/bascule.admin.v1.Admin/FetchSinkStreams", is_ours: true, handler: Some("admin/FetchSinkStreams"), streams_requests: false, reads: true },
     Method { path: "/bascule.admin.v1.Admin/FetchSinks", is_ours: true, handler: Some("admin/FetchSinks"), streams_requests: false, reads: true },
     Method { path: "/bascule.admin.v1.Admin/FetchStreamDetails", is_ours: true, handler: Some("admin/FetchStreamDetails"), streams_requests: false, reads: true },
+    Method { path: "/bascule.admin.v1.Admin/FetchStreams", is_ours: true, handler: Some("admin/FetchStreams"), streams_requests: false, reads: true },
+    Method { path: "/bascule.admin.v1.Admin/FetchUsers", is_ours: true, handler: Some("admin/FetchUsers"), streams_requests: false, reads: true },
     Method { path: "/bascule.admin.v1.Admin/OpenSink", is_ours: true, handler: Some("admin/OpenSink"), streams_requests: false, reads: true },
     Method { path: "/bascule.admin.v1.Admin/PublishSink", is_ours: true, handler: Some("admin/PublishSink"), streams_requests: false, reads: true },
     Method { path: "/bascule.admin.v1.Admin/PurgeStream", is_ours: true, handler: Some("admin/PurgeStream"), streams_requests: false, reads: false },
+    Method { path: "/bascule.admin.v1.Admin/ReleaseHold", is_ours: true, handler: Some("admin/ReleaseHold"), streams_requests: false, reads: false },
     Method { path: "/bascule.admin.v1.Admin/RenewSink", is_ours: true, handler: Some("admin/RenewSink"), streams_requests: false, reads: true },
+    Method { path: "/bascule.admin.v1.Admin/ReportArchived", is_ours: true, handler: Some("admin/ReportArchived"), streams_requests: false, reads: true },
+    Method { path: "/bascule.admin.v1.Admin/ReportQuery", is_ours: true, handler: Some("admin/ReportQuery"), streams_requests: false, reads: true },
     Method { path: "/bascule.admin.v1.Admin/ResumeStream", is_ours: true, handler: Some("admin/ResumeStream"), streams_requests: false, reads: false },
     Method { path: "/bascule.admin.v1.Admin/SetSinkOwner", is_ours: true, handler: Some("admin/SetSinkOwner"), streams_requests: false, reads: false },
     Method { path: "/bascule.admin.v1.Admin/SetSinkQuota", is_ours: true, handler: Some("admin/SetSinkQuota"), streams_requests: false, reads: false },
+    Method { path: "/bascule.admin.v1.Admin/SetUserPassword", is_ours: true, handler: Some("admin/SetUserPassword"), streams_requests: false, reads: false },
+    Method { path: "/bascule.admin.v1.Admin/SetUserRights", is_ours: true, handler: Some("admin/SetUserRights"), streams_requests: false, reads: false },
+    Method { path: "/bascule.admin.v1.Admin/SetUserStatus", is_ours: true, handler: Some("admin/SetUserStatus"), streams_requests: false, reads: false },
     Method { path: "/bascule.admin.v1.Admin/SkipSink", is_ours: true, handler: Some("admin/SkipSink"), streams_requests: false, reads: false },
     Method { path: "/bascule.admin.v1.Admin/TrimPartition", is_ours: true, handler: Some("admin/TrimPartition"), streams_requests: false, reads: false },
     Method { path: "/grpc.health.v1.Health/Check", is_ours: false, handler: None, streams_requests: false, reads: false },
@@ -143,12 +157,14 @@ pub enum Action {
     TrimPartition,
     PurgeStream,
     EditStream,
+    HoldRetention,
     ManageSinks,
+    ManageUsers,
 }
 
 impl Action {
     /// All of them, in the order of the enumeration.
-    pub const ALL: [Self; 19] = [
+    pub const ALL: [Self; 21] = [
         Self::CreateStream,
         Self::DeleteStream,
         Self::PauseStream,
@@ -167,7 +183,9 @@ impl Action {
         Self::TrimPartition,
         Self::PurgeStream,
         Self::EditStream,
+        Self::HoldRetention,
         Self::ManageSinks,
+        Self::ManageUsers,
     ];
 
     /// The name in policies and texts.
@@ -191,7 +209,9 @@ impl Action {
             Self::TrimPartition => "TrimPartition",
             Self::PurgeStream => "PurgeStream",
             Self::EditStream => "EditStream",
+            Self::HoldRetention => "HoldRetention",
             Self::ManageSinks => "ManageSinks",
+            Self::ManageUsers => "ManageUsers",
         }
     }
 
