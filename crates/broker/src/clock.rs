@@ -1,6 +1,8 @@
-//! The time of day.
+//! The time of day, and the time since the machine started.
 use bascule_log::ClockGuard;
+use bascule_replica::types::Instant64;
 use parking_lot::Mutex;
+use rustix::time::{ClockId, clock_gettime};
 use std::sync::OnceLock;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
@@ -9,6 +11,13 @@ pub(crate) fn now_ns() -> i64 {
     SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .map_or(0, |since| since.as_nanos() as i64)
+}
+
+/// Milliseconds of the clock that continues while the machine sleeps: for leases, expiry and authority.
+pub(crate) fn since_boot() -> Instant64 {
+    let now = clock_gettime(ClockId::Boottime);
+    let (seconds, nanos) = (now.tv_sec.unsigned_abs(), now.tv_nsec.unsigned_abs());
+    Instant64(seconds.saturating_mul(1_000) + nanos / 1_000_000)
 }
 
 /// Nanoseconds since 1970, for removing by age: a clock that was set forward does not make records old. Each call reads the

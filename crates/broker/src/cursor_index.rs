@@ -1,12 +1,15 @@
 //! Index of a partition of `__cursors`: the last committed position of each key.
-use crate::partition::{Partition, decode_batch};
+use crate::partition::{
+    AckLevel, Append, AppendError, Committed, IncomingRecord, Partition, Payload, decode_batch,
+};
 use bascule_log::{LogReader, ReadError, ReadMode};
 use bascule_record::{Batch, Batches};
 use bascule_wire::liftbridge::cursors::{Cursor, crc32, read};
+use prost::Message;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use tokio::sync::{Mutex, OwnedMutexGuard};
+use tokio::sync::{Mutex, OwnedMutexGuard, oneshot};
 
 /// Bytes read at once.
 const READ_BYTES: usize = 256 << 10;
@@ -39,6 +42,38 @@ pub(crate) struct Found {
     pub position: Option<Position>,
     /// Records that are not a position, and were not reported before.
     pub strange: u64,
+}
+
+/// Appends a position to a partition of `__cursors`; the outcome comes when it is committed. `lock` is held until then, also
+/// when nobody waits any more.
+pub(crate) async fn append(
+    partition: &Partition,
+    key: String,
+    position: &Cursor,
+    lock: Option<OwnedMutexGuard<()>>,
+) -> oneshot::Receiver<Result<Committed, AppendError>> {
+    let value = position.encode_to_vec();
+    let record = IncomingRecord {
+        received_bytes: u32::try_from(key.len() + value.len()).unwrap_or(u32::MAX),
+        key: key.into(),
+        value: Some(value.into()),
+        expected_offset: -1,
+        ..IncomingRecord::default()
+    };
+    let (done, outcome) = oneshot::channel();
+    let append = Append {
+        payload: Payload::Records(vec![record]),
+        producer: None,
+        republish: false,
+        ack: AckLevel::All,
+        done: Box::new(move |result| {
+            // Nobody listens when the client has gone: it is stored all the same.
+            let _ = done.send(result);
+            drop(lock);
+        }),
+    };
+    partition.append(append).await;
+    outcome
 }
 
 impl Default for CursorIndexes {

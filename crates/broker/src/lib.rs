@@ -6,8 +6,12 @@
 //! * `liftbridge`, `flight`: protocol servers on one gRPC port.
 //! * [`stage`]: rows of exactly-once sinks that wait for their epoch to be decided.
 //! * [`nats`]: the connections to NATS; `ingest`: what comes in by them, and acks; `republish`: copies of what was published here.
+//! * `iggy`: Iggy's clients on a port of their own.
 //! * [`http`]: probes and metrics on a port of their own; [`checks`]: what they report; `metrics`: what is counted.
-//! * [`metadata`]: the metadata log of one voter; [`tools`]: a data directory that no broker uses.
+//! * [`consensus`]: the metadata log, by one voter so far; `metadata`: its snapshots; [`tools`]: a data directory that no broker uses.
+//! * [`peer`]: connections between brokers of a cluster.
+//! * `replication`: followers fetch from leaders, and leaders report to the controller.
+//! * [`lag`]: how far consumer groups and queries are behind.
 //! * `clock`: the time of day.
 //! * [`encryption`]: the master keys of this broker. [`tls`]: its certificate, and who its clients are.
 //! * [`access`]: what clients may do. [`names`]: what names may not have.
@@ -16,6 +20,8 @@ mod admission;
 mod budget;
 pub mod checks;
 mod clock;
+pub mod cluster;
+pub mod consensus;
 mod cursor_index;
 mod disk_full;
 pub mod encryption;
@@ -27,23 +33,30 @@ pub mod fuzz;
 pub mod groups;
 mod grpc_status;
 mod grpc_timeout;
+mod holds;
 pub mod http;
+pub mod iggy;
 mod ingest;
+pub mod lag;
 mod liftbridge;
 pub mod limits;
-pub mod metadata;
+mod metadata;
 mod metrics;
 pub mod names;
 pub mod nats;
 mod owner_only;
 pub mod partition;
+pub mod peer;
+mod replication;
 mod republish;
 mod resume;
 mod run_state;
+mod slots;
 pub mod stage;
 pub mod statistics;
 mod subscriptions;
 pub mod tls;
 pub mod tools;
+mod user_rights;
 pub mod view;
 pub mod watchdog;

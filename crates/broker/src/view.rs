@@ -1,5 +1,6 @@
 //! The metadata that the data plane needs: one immutable value, replaced as a whole.
 use crate::partition::Partition;
+use crate::user_rights::UserRights;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -10,8 +11,47 @@ pub struct View {
     pub version: u64,
     /// Streams by namespace, then name.
     pub namespaces: HashMap<String, HashMap<String, Arc<StreamView>>>,
+    /// Numbers of the namespaces.
+    pub numbers: Arc<NamespaceNumbers>,
     /// Consumer groups by id.
     pub groups: Arc<HashMap<String, Arc<GroupView>>>,
+    /// Users of Iggy's clients who may log in, by id.
+    pub users: Arc<HashMap<u64, Arc<UserRights>>>,
+    /// `host:port` that clients reach each broker at, by its id.
+    pub brokers: Arc<HashMap<String, String>>,
+}
+
+/// The number of each namespace, both ways; also of those without streams.
+#[derive(Clone, Debug, Default)]
+pub struct NamespaceNumbers {
+    names: HashMap<u64, String>,
+    ids: HashMap<String, u64>,
+}
+impl NamespaceNumbers {
+    /// A namespace that is new, or has another number than before.
+    pub fn insert(&mut self, id: u64, name: String) {
+        self.names.insert(id, name.clone());
+        self.ids.insert(name, id);
+    }
+
+    /// Forgets the namespace of this number.
+    pub fn remove(&mut self, id: u64) {
+        if let Some(name) = self.names.remove(&id)
+            && self.ids.get(&name) == Some(&id)
+        {
+            self.ids.remove(&name);
+        }
+    }
+
+    /// Name of the namespace of this number.
+    pub fn name(&self, id: u64) -> Option<&str> {
+        self.names.get(&id).map(String::as_str)
+    }
+
+    /// Number of the namespace of this name.
+    pub fn id(&self, name: &str) -> Option<u64> {
+        self.ids.get(name).copied()
+    }
 }
 
 /// One consumer group as requests see it.
@@ -47,8 +87,21 @@ pub struct StreamView {
     pub concurrency_control: bool,
     /// Whether a publish to any partition resumes all that are paused.
     pub resume_all: bool,
+    /// Consumer groups of Iggy's clients, ascending by number.
+    pub groups: Vec<TopicGroup>,
     /// Partitions by number.
     pub partitions: Vec<PartitionView>,
+}
+
+/// A consumer group of Iggy's clients.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TopicGroup {
+    /// Number within the stream, 0-based.
+    pub id: u64,
+    /// Name, unique in the stream.
+    pub name: String,
+    /// Index of the metadata entry that created it.
+    pub created: u64,
 }
 
 /// One partition as requests see it.
@@ -76,6 +129,11 @@ impl View {
     /// A stream by name.
     pub fn stream(&self, namespace: &str, name: &str) -> Option<&Arc<StreamView>> {
         self.namespaces.get(namespace)?.get(name)
+    }
+
+    /// `host:port` of a broker; empty = unknown.
+    pub fn address(&self, broker_id: &str) -> &str {
+        self.brokers.get(broker_id).map_or("", String::as_str)
     }
 
     /// Every stream, in no order.

@@ -6,10 +6,12 @@
 //!
 //! Nothing here is part of the broker.
 mod flight;
+mod iggy;
 mod input;
 mod log;
 mod memory;
 mod nats;
+mod peer;
 mod protobuf;
 mod record;
 mod seam;
@@ -29,6 +31,9 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("flight_documents", flight::documents),
     ("flight_put", flight::put),
     ("grpc_frames", protobuf::frames),
+    ("iggy_v1", iggy::v1),
+    ("iggy_v1b", iggy::v1b),
+    ("iggy_v2", iggy::v2),
     ("liftbridge_hot", protobuf::hot),
     ("liftbridge_messages", protobuf::messages),
     ("log_checkpoint", log::checkpoint),
@@ -42,6 +47,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("metadata_snapshot", seam::metadata_snapshot),
     ("nats_headers", nats::headers),
     ("nats_operations", nats::operations),
+    ("peer_frames", peer::frames),
     ("seam_documents", seam::documents),
     ("subjects", nats::subjects),
 ];

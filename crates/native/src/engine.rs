@@ -1,13 +1,15 @@
 //! `_native.Engine`: converts and forwards.
 use crate::events::{KindAndFields, Reply, rejection, to_python};
 use crate::failure::native_error;
+use bascule_broker::consensus::Proposal;
 use bascule_broker::engine::{
     Engine as Broker, EngineError, EngineSettings, Question, ViewChanges, access_allows as decide,
 };
 use bascule_broker::http::HttpSettings;
-use bascule_broker::metadata::Proposal;
+use bascule_broker::iggy::IggyHttpSettings;
+use bascule_broker::lag::QueryPosition;
 use bascule_broker::nats::NatsSettings;
-use bascule_broker::partition::{EndReason, PartitionSpec};
+use bascule_broker::partition::{EndReason, PartitionSpec, RoleChanges};
 use bascule_broker::stage::{ConfirmRequest, SinkChanges};
 use bascule_broker::tls::TlsSettings;
 use bascule_broker::watchdog::WatchSettings;
@@ -95,6 +97,21 @@ impl Engine {
         self.detached(py, |broker| broker.serve_http(host, port, settings))
     }
 
+    fn serve_iggy(&self, py: Python<'_>, host: &str, port: u16) -> PyResult<u16> {
+        self.detached(py, |broker| broker.serve_iggy(host, port))
+    }
+
+    fn serve_iggy_http(
+        &self,
+        py: Python<'_>,
+        host: &str,
+        port: u16,
+        settings: &[u8],
+    ) -> PyResult<u16> {
+        let settings: IggyHttpSettings = document("HTTP settings", settings)?;
+        self.detached(py, |broker| broker.serve_iggy_http(host, port, settings))
+    }
+
     fn set_stage(&self, stage: &str) -> PyResult<()> {
         self.broker()?.set_stage(stage);
         Ok(())
@@ -110,6 +127,31 @@ impl Engine {
         self.broker()?
             .report(&values)
             .map_err(|error| raised(&error))
+    }
+
+    #[allow(clippy::needless_pass_by_value)] // extracted from Python by value
+    fn set_query(
+        &self,
+        query: &str,
+        stream: (String, String),
+        positions: Vec<(i32, u64, u64)>,
+        hold_ms: u32,
+    ) -> PyResult<()> {
+        let positions = positions
+            .into_iter()
+            .map(|(partition, incarnation, next)| QueryPosition {
+                partition,
+                incarnation,
+                next,
+            });
+        self.broker()?
+            .set_query(query, (&stream.0, &stream.1), positions.collect(), hold_ms)
+            .map_err(|error| raised(&error))
+    }
+
+    fn lags<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
+        let lags = self.detached(py, Broker::lags)?;
+        Ok(PyBytes::new(py, lags.to_string().as_bytes()))
     }
 
     fn checks<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
@@ -208,8 +250,9 @@ impl Engine {
         for reply in replies {
             match reply {
                 Reply::Answer(id, body) => events.respond(id, Ok(Bytes::from(body))),
-                Reply::Rejection(id, status, message, code, details) => {
-                    let rejection = rejection(status, message, code.as_deref(), &details)?;
+                Reply::Rejection(id, status, message, code, details, iggy_status) => {
+                    let mut rejection = rejection(status, message, code.as_deref(), &details)?;
+                    rejection.iggy_status = iggy_status;
                     events.respond(id, Err(rejection));
                 }
             }
@@ -246,6 +289,40 @@ impl Engine {
 
     fn save_snapshot(&self, py: Python<'_>, index: u64, snapshot: &[u8]) -> PyResult<()> {
         self.detached(py, |broker| broker.save_snapshot(index, snapshot))
+    }
+
+    fn cluster_run<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
+        let run = self.detached(py, Broker::cluster_run)?;
+        let text = serde_json::json!(run).to_string();
+        Ok(PyBytes::new(py, text.as_bytes()))
+    }
+
+    fn store_boot_epoch(&self, py: Python<'_>, boot_epoch: u64) -> PyResult<()> {
+        self.detached(py, |broker| broker.store_boot_epoch(boot_epoch))
+    }
+
+    #[allow(clippy::needless_pass_by_value)] // extracted from Python by value
+    fn know_brokers(&self, py: Python<'_>, runs: Vec<(u64, u64, u64, bool)>) -> PyResult<()> {
+        self.detached(py, |broker| broker.know_brokers(&runs))
+    }
+
+    fn begin_run(&self, py: Python<'_>) -> PyResult<()> {
+        self.detached(py, Broker::begin_run)
+    }
+
+    fn watch_brokers(&self, py: Python<'_>, term: u64) -> PyResult<()> {
+        self.detached(py, |broker| broker.watch_brokers(term))
+    }
+
+    fn set_roles(&self, py: Python<'_>, index: u64, changes: &[u8]) -> PyResult<()> {
+        let changes: RoleChanges = document("roles", changes)?;
+        self.detached(py, |broker| broker.set_roles(index, changes))
+    }
+
+    fn cluster_status<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
+        let status = self.detached(py, Broker::cluster_status)?;
+        let text = serde_json::json!(status).to_string();
+        Ok(PyBytes::new(py, text.as_bytes()))
     }
 
     fn open(
@@ -286,6 +363,11 @@ impl Engine {
                 broker.end(&incarnations, EndReason::Deleted)
             }
         })
+    }
+
+    #[allow(clippy::needless_pass_by_value)] // extracted from Python by value
+    fn keep_partitions(&self, py: Python<'_>, incarnations: Vec<u64>) -> PyResult<()> {
+        self.detached(py, |broker| broker.keep(&incarnations))
     }
 
     fn is_full(&self, py: Python<'_>) -> PyResult<bool> {

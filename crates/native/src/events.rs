@@ -12,8 +12,8 @@ pub(crate) type KindAndFields<'py> = (&'static str, Bound<'py, PyTuple>);
 /// How the control plane answers a request.
 #[derive(FromPyObject)]
 pub(crate) enum Reply {
-    /// (request id, status code, status message, error code, JSON details)
-    Rejection(u64, i32, String, Option<String>, Vec<u8>),
+    /// (request id, status code, status message, error code, JSON details, status of Iggy)
+    Rejection(u64, i32, String, Option<String>, Vec<u8>, Option<u32>),
     /// (request id, message)
     Answer(u64, Vec<u8>),
 }
@@ -29,6 +29,13 @@ pub(crate) fn to_python(py: Python<'_>, event: Event) -> PyResult<KindAndFields<
             "committed",
             (index, PyBytes::new(py, &entry), proposal).into_pyobject(py)?,
         ),
+        Event::Installed { index, state } => (
+            "installed",
+            (index, PyBytes::new(py, &state)).into_pyobject(py)?,
+        ),
+        Event::Expired { broker, boot_epoch } => {
+            ("expired", (broker, boot_epoch).into_pyobject(py)?)
+        }
         Event::Failed {
             proposal,
             code,
@@ -38,6 +45,7 @@ pub(crate) fn to_python(py: Python<'_>, event: Event) -> PyResult<KindAndFields<
             (proposal, code.as_str(), message).into_pyobject(py)?,
         ),
         Event::Barrier { id, index } => ("barrier", (id, index).into_pyobject(py)?),
+        Event::Office { term, held } => ("office", (term, held).into_pyobject(py)?),
         Event::Partition {
             incarnation,
             number,
@@ -108,5 +116,6 @@ pub(crate) fn rejection(
         code: code.map(parse).transpose()?,
         details: serde_json::from_slice(details)
             .map_err(|error| invalid(format!("details of an error: {error}")))?,
+        iggy_status: None,
     })
 }

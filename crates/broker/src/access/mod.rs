@@ -142,6 +142,35 @@ impl Access {
         })
     }
 
+    /// Whether a rule of the policy denies it to `principal`, whose rights are not in the policy. A denial is counted and logged.
+    pub(crate) fn denies(
+        &self,
+        peer: &Peer,
+        principal: &Arc<str>,
+        action: Action,
+        resource: &str,
+    ) -> bool {
+        let table = self.table.load();
+        let Some(table) = table.as_deref() else {
+            return false;
+        };
+        if !table.denies(principal, action, resource) {
+            return false;
+        }
+        self.denied.add(1);
+        if let Some(audit) = &self.audit {
+            let peer = Peer {
+                address: peer.address,
+                identity: Some(principal.clone()),
+            };
+            let shown: String = resource.chars().take(SHOWN).collect();
+            audit.note(&peer, action, &shown, || {
+                table.denial(principal, action, resource)
+            });
+        }
+        true
+    }
+
     fn decide(
         &self,
         table: Option<&AccessTable>,

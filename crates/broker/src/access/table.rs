@@ -77,18 +77,21 @@ impl AccessTable {
 
     /// Whether `identity` may do `action` to `resource`.
     pub fn allows(&self, identity: &str, action: Action, resource: &str) -> bool {
-        let own = self
-            .clients
-            .get(identity)
-            .and_then(|rights| rights.grant(action));
-        let all = self.everyone.grant(action);
-        let either = |part: fn(&Grant) -> &Resources| {
-            [own, all]
-                .into_iter()
-                .flatten()
-                .any(|grant| part(grant).has(resource))
-        };
-        either(|grant| &grant.allow) && !either(|grant| &grant.deny)
+        let mut grants = self.grants(identity, action).into_iter().flatten();
+        grants.any(|grant| grant.allow.has(resource)) && !self.denies(identity, action, resource)
+    }
+
+    /// Whether a rule denies `action` on `resource` to `identity`.
+    pub fn denies(&self, identity: &str, action: Action, resource: &str) -> bool {
+        let mut grants = self.grants(identity, action).into_iter().flatten();
+        grants.any(|grant| grant.deny.has(resource))
+    }
+
+    /// Of the client itself, and of every client.
+    fn grants(&self, identity: &str, action: Action) -> [Option<&Grant>; 2] {
+        let own = self.clients.get(identity);
+        let own = own.and_then(|rights| rights.grant(action));
+        [own, self.everyone.grant(action)]
     }
 }
 

@@ -48,6 +48,19 @@ fn what_no_rule_allows_is_denied() {
 }
 
 #[test]
+fn a_rule_that_denies_counts_for_clients_whose_rights_are_elsewhere() {
+    let access = Access::default();
+    let (peer, a, b) = (Peer::default(), Arc::from("a"), Arc::from("b"));
+    assert!(!access.denies(&peer, &a, Action::Publish, "t.x1"));
+    access.set_table(Some(table(POLICY)));
+    assert!(access.denies(&peer, &a, Action::Publish, "t.x1"));
+    assert!(access.denies(&peer, &b, Action::Publish, "secret"));
+    assert!(!access.denies(&peer, &b, Action::Publish, "s"));
+    assert!(!access.denies(&peer, &b, Action::Subscribe, "secret"));
+    assert_eq!(access.denied(), 2);
+}
+
+#[test]
 fn documents_that_are_none_are_refused() {
     for (json, reason) in [
         ("", "EOF"),

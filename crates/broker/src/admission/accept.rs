@@ -23,6 +23,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 use tokio::time::timeout;
+use tokio_rustls::TlsAcceptor;
 
 /// After an accept that failed.
 const PAUSE: Duration = Duration::from_millis(50);
@@ -44,6 +45,18 @@ pub(crate) struct Listener {
     pub(crate) admission: Arc<Admission>,
     pub(crate) tls: Arc<Tls>,
     pub(crate) events: Arc<Events>,
+    /// Whether clients are known by certificates where `tls.client_auth` says so; others log in.
+    pub(crate) asks_for_certificates: bool,
+}
+
+impl Listener {
+    fn acceptor(&self) -> Option<Arc<TlsAcceptor>> {
+        if self.asks_for_certificates {
+            self.tls.acceptor()
+        } else {
+            self.tls.open_acceptor()
+        }
+    }
 }
 
 /// Accepts until the handle is aborted or the receiver dropped. Call inside the runtime.
@@ -183,9 +196,9 @@ async fn preface_handshake(
 }
 
 /// The connection behind its TLS handshake, when there is TLS. `None` when that failed, which ends this connection only.
-async fn opened(listener: &Listener, stream: TcpStream) -> Option<(Stream, Peer)> {
+pub(crate) async fn opened(listener: &Listener, stream: TcpStream) -> Option<(Stream, Peer)> {
     let address = stream.peer_addr().ok();
-    let Some(acceptor) = listener.tls.acceptor() else {
+    let Some(acceptor) = listener.acceptor() else {
         let peer = Peer {
             address,
             identity: None,

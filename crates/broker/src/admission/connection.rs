@@ -18,7 +18,7 @@ const TURN_BYTES: usize = 256 << 10;
 
 /// The byte stream of a connection.
 #[derive(Debug)]
-pub(super) enum Stream {
+pub(crate) enum Stream {
     Plain(TcpStream),
     Tls(Box<TlsStream<TcpStream>>),
 }

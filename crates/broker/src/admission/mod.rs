@@ -22,19 +22,21 @@ mod heads;
 mod request;
 mod shares;
 
-pub(crate) use accept::{Listener, accept};
+pub(crate) use accept::{Listener, accept, opened};
 pub(crate) use body::{PATIENCE, charge};
 pub(crate) use caller::Identity;
 pub(crate) use calls::CallLayer;
+pub(crate) use connection::Stream;
 pub(crate) use descriptors::for_segments;
-pub(crate) use shares::Shares;
+pub(crate) use shares::{Piece, Shares};
 
 use crate::limits::Limits;
 use crate::statistics::Statistics;
 use answers::Answers;
 use call_limiter::{Bounds, CallLimiter};
+use std::net::IpAddr;
 use std::sync::Arc;
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// The limits of one broker.
 #[derive(Debug)]
@@ -84,7 +86,27 @@ impl Admission {
         }
     }
 
-    /// Connections that completed the preface handshake.
+    /// The place of a new connection from `address` whose descriptor is `descriptor`; `None` = it is refused, and counted.
+    pub(crate) fn take_address(&self, address: IpAddr, descriptor: u64) -> Option<Piece> {
+        let place = (descriptor < self.descriptors)
+            .then(|| self.addresses.take(Identity::at(address)))
+            .flatten();
+        if place.is_none() {
+            self.statistics.connections_refused.add(1);
+        }
+        place
+    }
+
+    /// The place of a connection that has shown who it is; `None` = `limits.connections` are open, and it is counted.
+    pub(crate) fn take_connection(&self) -> Option<OwnedSemaphorePermit> {
+        let place = Arc::clone(&self.connections).try_acquire_owned().ok();
+        if place.is_none() {
+            self.statistics.connections_refused.add(1);
+        }
+        place
+    }
+
+    /// Connections that completed the preface handshake, or their login.
     pub fn connections_open(&self) -> usize {
         taken(&self.connections, self.limits.connections)
     }

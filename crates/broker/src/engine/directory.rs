@@ -1,15 +1,17 @@
 //! The data directory: locked by one broker at a time, owned by one broker id, with a format version.
+use super::manifest::{CLUSTER_FORMAT, FORMAT, Manifest, ManifestFault};
 use crate::owner_only;
+use crate::peer::to_hex;
+use bascule_record::crypt::{Entropy, SystemEntropy};
 use bascule_wire::ErrorCode;
 use rustix::fs::{FlockOperation, flock};
 use serde_json::{Value, json};
-use std::collections::HashSet;
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
-/// Format version of the directory as a whole.
-const FORMAT: u64 = 1;
+/// Bytes of a directory's id.
+const ID_BYTES: usize = 16;
 const LOCK: &str = "bascule.lock";
 const MANIFEST: &str = "bascule.json";
 /// Its immediate subdirectories.
@@ -32,57 +34,9 @@ pub(super) fn partitions(data: &Path) -> PathBuf {
     data.join("partitions")
 }
 
-/// Marks the files of a closed partition as deleted, as `Log::delete` does for an open one: renames its directory to
-/// `<name>.deleted-<ns>` and syncs the parent. Returns `false` when there are no files.
-///
-/// # Errors
-/// Errors of the operating system; the files are unchanged then.
-pub(super) fn mark_deleted(data: &Path, incarnation: u64, now_ns: i64) -> io::Result<bool> {
-    let parent = partitions(data);
-    let name = incarnation.to_string();
-    let marked = parent.join(format!("{name}.deleted-{}", now_ns.max(0)));
-    match fs::rename(parent.join(&name), marked) {
-        Ok(()) => {
-            sync(&parent)?;
-            remove_created_record(data, &name)?;
-            Ok(true)
-        }
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            remove_created_record(data, &name)?;
-            Ok(false)
-        }
-        Err(error) => Err(error),
-    }
-}
-
-/// Returns whether the files of a partition were created here and not deleted since. If so, they must exist.
-pub(crate) fn was_created(data: &Path, incarnation: u64) -> io::Result<bool> {
-    created(data).join(incarnation.to_string()).try_exists()
-}
-
-/// Records durably that the files of a partition were created.
-pub(super) fn record_created(data: &Path, incarnation: u64) -> io::Result<()> {
-    let directory = created(data);
-    create_durably(&directory)?;
-    owner_only::create(&directory.join(incarnation.to_string()))?;
-    sync(&directory)
-}
-
-/// Removes that record. A record that a crash leaves is harmless, because incarnations are not used again.
-fn remove_created_record(data: &Path, name: &str) -> io::Result<()> {
-    match fs::remove_file(created(data).join(name)) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-        _ => Ok(()),
-    }
-}
-
-fn created(data: &Path) -> PathBuf {
-    data.join("created")
-}
-
 /// Creates a directory and its missing parents, and syncs their names. Syncs the name of a directory that exists too: the
 /// process that created it may have been killed before it did.
-fn create_durably(path: &Path) -> io::Result<()> {
+pub(super) fn create_durably(path: &Path) -> io::Result<()> {
     match owner_only::create_directory(path) {
         Ok(()) => {}
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => {}
@@ -96,7 +50,7 @@ fn create_durably(path: &Path) -> io::Result<()> {
     sync(parent.unwrap_or(Path::new(".")))
 }
 
-fn sync(directory: &Path) -> io::Result<()> {
+pub(super) fn sync(directory: &Path) -> io::Result<()> {
     File::open(directory)?.sync_all()
 }
 
@@ -104,40 +58,65 @@ fn sync(directory: &Path) -> io::Result<()> {
 #[derive(Debug)]
 pub struct DataDirectory {
     path: PathBuf,
+    /// Random, made with the directory; empty = of a broker alone.
+    id: String,
     _lock: File,
 }
 
-#[derive(serde::Serialize, serde::Deserialize)]
-struct Manifest {
-    format: u64,
-    cluster_id: String,
-    broker_id: String,
-}
-
 impl DataDirectory {
-    /// Creates the directory if it is missing, locks it, and checks its owner and format.
+    /// Creates the directory of a broker alone if it is missing, locks it, and checks its owner and format.
     ///
     /// # Errors
     /// [`DirectoryError`]: locked, foreign, newer or unusable.
     pub fn open(path: &Path, cluster_id: &str, broker_id: &str) -> Result<Self, DirectoryError> {
+        Self::open_as(path, cluster_id, broker_id, false)
+    }
+
+    /// The same for a broker of a cluster, whose directory has an id.
+    ///
+    /// # Errors
+    /// As [`DataDirectory::open`].
+    pub fn open_of_cluster(
+        path: &Path,
+        cluster_id: &str,
+        broker_id: &str,
+    ) -> Result<Self, DirectoryError> {
+        Self::open_as(path, cluster_id, broker_id, true)
+    }
+
+    fn open_as(
+        path: &Path,
+        cluster_id: &str,
+        broker_id: &str,
+        in_cluster: bool,
+    ) -> Result<Self, DirectoryError> {
         let unusable = |error: io::Error| unusable(path, &error);
         create_durably(&partitions(path)).map_err(unusable)?;
         let lock = lock(path)?;
-        let directory = Self {
+        let mut directory = Self {
             path: path.to_owned(),
+            id: String::new(),
             _lock: lock,
         };
         match fs::read(path.join(MANIFEST)) {
-            Ok(bytes) => directory.check(&bytes, cluster_id, broker_id)?,
+            Ok(bytes) => {
+                let manifest = directory.check(&bytes, cluster_id, broker_id)?;
+                directory.check_kind(&manifest, in_cluster)?;
+                directory.id = manifest.directory_id;
+            }
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 // A broker writes the manifest before any other file, so without it the directory must hold no broker data.
                 if let Some(found) = find_existing_data(path).map_err(unusable)? {
                     return Err(lost_manifest(path, &found));
                 }
+                if in_cluster {
+                    directory.id = new_id().map_err(unusable)?;
+                }
                 let manifest = Manifest {
-                    format: FORMAT,
+                    format: if in_cluster { CLUSTER_FORMAT } else { FORMAT },
                     cluster_id: cluster_id.into(),
                     broker_id: broker_id.into(),
+                    directory_id: directory.id.clone(),
                 };
                 directory.write(&manifest).map_err(unusable)?;
             }
@@ -149,6 +128,11 @@ impl DataDirectory {
     /// The path of the directory.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Its id; empty = of a broker alone.
+    pub fn id(&self) -> &str {
+        &self.id
     }
 
     /// Removes the permissions of group and others from the directory and its immediate subdirectories. Returns a sentence for the
@@ -172,26 +156,29 @@ impl DataDirectory {
         .collect()
     }
 
-    fn check(&self, bytes: &[u8], cluster_id: &str, broker_id: &str) -> Result<(), DirectoryError> {
+    fn check(
+        &self,
+        bytes: &[u8],
+        cluster_id: &str,
+        broker_id: &str,
+    ) -> Result<Manifest, DirectoryError> {
         let path = self.path.display();
-        let format = serde_json::from_slice::<serde_json::Value>(bytes)
-            .ok()
-            .and_then(|json| json.get("format")?.as_u64());
-        if let Some(newer) = format.filter(|format| *format > FORMAT) {
-            let text = format!(
-                "{path} has format {newer}, this version knows up to {FORMAT}: run the newer version on it"
-            );
-            let details = json!({"path": self.path, "format": newer, "known": FORMAT});
-            return Err(refused(ErrorCode::DataDirectoryNewer, text, details));
-        }
-        let manifest = serde_json::from_slice::<Manifest>(bytes).ok();
-        let Some(manifest) = manifest.filter(|manifest| manifest.format == FORMAT) else {
-            let text = format!(
-                "{path}/{MANIFEST} is not readable: restore it from a backup of the directory"
-            );
-            let details = json!({"path": self.path});
-            return Err(refused(ErrorCode::DataDirectoryUnusable, text, details));
-        };
+        let manifest = Manifest::read(bytes).map_err(|fault| match fault {
+            ManifestFault::Newer(newer) => {
+                let text = format!(
+                    "{path} has format {newer}, this version knows up to {CLUSTER_FORMAT}: run the newer version on it"
+                );
+                let details = json!({"path": self.path, "format": newer, "known": CLUSTER_FORMAT});
+                refused(ErrorCode::DataDirectoryNewer, text, details)
+            }
+            ManifestFault::Unreadable(_) => {
+                let text = format!(
+                    "{path}/{MANIFEST} is not readable: restore it from a backup of the directory"
+                );
+                let details = json!({"path": self.path});
+                refused(ErrorCode::DataDirectoryUnusable, text, details)
+            }
+        })?;
         for (what, owner, ours) in [
             ("cluster", &manifest.cluster_id, cluster_id),
             ("broker", &manifest.broker_id, broker_id),
@@ -205,7 +192,24 @@ impl DataDirectory {
                 return Err(refused(ErrorCode::DataDirectoryForeign, text, details));
             }
         }
-        Ok(())
+        Ok(manifest)
+    }
+
+    /// A broker alone would commit what no majority agreed to; a directory of a broker alone cannot join yet.
+    fn check_kind(&self, manifest: &Manifest, in_cluster: bool) -> Result<(), DirectoryError> {
+        let path = self.path.display();
+        let text = match (manifest.format, in_cluster) {
+            (CLUSTER_FORMAT, false) => format!(
+                "{path} belongs to a broker of a cluster: set cluster.peers as in the runs before, or name another directory"
+            ),
+            (FORMAT, true) => format!(
+                "{path} belongs to a broker without a cluster, and such a directory cannot join one yet: name an empty directory, \
+                 or leave out cluster.peers"
+            ),
+            _ => return Ok(()),
+        };
+        let details = json!({"path": self.path, "format": manifest.format});
+        Err(refused(ErrorCode::DataDirectoryForeign, text, details))
     }
 
     fn write(&self, manifest: &Manifest) -> io::Result<()> {
@@ -216,6 +220,13 @@ impl DataDirectory {
         fs::rename(&temporary, self.path.join(MANIFEST))?;
         sync(&self.path)
     }
+}
+
+/// A random id, in hexadecimal digits.
+fn new_id() -> io::Result<String> {
+    let mut id = [0; ID_BYTES];
+    SystemEntropy.fill(&mut id).map_err(io::Error::other)?;
+    Ok(to_hex(&id))
 }
 
 /// Locks a data directory for a tool; `None` when it has no lock file, as a copy may.
@@ -230,52 +241,11 @@ pub(crate) fn lock_existing(path: &Path) -> Result<Option<File>, DirectoryError>
     }
 }
 
-/// The directories of partitions that were created here, were not deleted, and do not exist; ordered by incarnation. A
-/// partition that is marked as deleted is not missing: a crash left only the record of its creation.
-///
-/// # Errors
-/// Errors of the operating system.
-pub(crate) fn missing_partitions(data: &Path) -> io::Result<Vec<PathBuf>> {
-    let entries = match fs::read_dir(created(data)) {
-        Ok(entries) => entries,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(error) => return Err(error),
-    };
-    let mut incarnations = Vec::new();
-    for entry in entries {
-        let name = entry?.file_name();
-        incarnations.extend(name.to_str().and_then(|name| name.parse::<u64>().ok()));
-    }
-    incarnations.sort_unstable();
-    let mut deleted = HashSet::new();
-    for entry in fs::read_dir(partitions(data)).into_iter().flatten() {
-        let name = entry?.file_name();
-        let number = name
-            .to_str()
-            .and_then(|name| name.split_once(".deleted-")?.0.parse::<u64>().ok());
-        deleted.extend(number);
-    }
-    let directories = incarnations
-        .iter()
-        .filter(|incarnation| !deleted.contains(incarnation))
-        .map(|incarnation| partitions(data).join(incarnation.to_string()));
-    Ok(directories
-        .filter(|directory| !directory.is_dir())
-        .collect())
-}
-
 /// Describes a fault of the manifest of a data directory. `None`: the manifest is valid, or it is missing and no broker ever
 /// used the directory.
 pub(crate) fn check_manifest(path: &Path) -> Option<String> {
     match fs::read(path.join(MANIFEST)) {
-        Ok(bytes) => match serde_json::from_slice::<Manifest>(&bytes) {
-            Ok(manifest) if manifest.format == FORMAT => None,
-            Ok(manifest) => Some(format!(
-                "it says format {}, this version knows {FORMAT}",
-                manifest.format
-            )),
-            Err(error) => Some(format!("it is not readable: {error}")),
-        },
+        Ok(bytes) => Manifest::read(&bytes).err().map(|fault| fault.to_string()),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             let is_used =
                 path.join(LOCK).is_file() || !matches!(find_existing_data(path), Ok(None));
@@ -394,7 +364,7 @@ mod tests {
         drop(DataDirectory::open(folder.path(), "c", "b").unwrap());
         fs::write(
             folder.path().join(MANIFEST),
-            r#"{"format": 2, "news": true}"#,
+            r#"{"format": 3, "news": true}"#,
         )
         .unwrap();
         assert_eq!(
@@ -420,6 +390,13 @@ mod tests {
     }
 
     #[test]
+    fn the_manifest_of_a_broker_of_a_cluster_is_valid() {
+        let folder = tempfile::tempdir().unwrap();
+        drop(DataDirectory::open_of_cluster(folder.path(), "c", "b").unwrap());
+        assert_eq!(check_manifest(folder.path()), None);
+    }
+
+    #[test]
     fn a_lost_manifest_is_not_replaced_in_a_used_directory() {
         for inside in ["partitions/65536", "created/65536", "metadata/log"] {
             let folder = tempfile::tempdir().unwrap();
@@ -441,25 +418,5 @@ mod tests {
         drop(DataDirectory::open(folder.path(), "c", "b").unwrap());
         fs::remove_file(folder.path().join(MANIFEST)).unwrap();
         DataDirectory::open(folder.path(), "c", "b").unwrap();
-    }
-
-    #[test]
-    fn partitions_that_were_made_and_are_not_there_are_missing() {
-        let folder = tempfile::tempdir().unwrap();
-        assert_eq!(
-            missing_partitions(folder.path()).unwrap(),
-            Vec::<PathBuf>::new()
-        );
-        for incarnation in [65536, 65537, 65538, 131_072] {
-            record_created(folder.path(), incarnation).unwrap();
-        }
-        fs::create_dir_all(partitions(folder.path()).join("65538.deleted-7")).unwrap();
-        fs::create_dir_all(partitions(folder.path()).join("65537")).unwrap();
-        let missing = missing_partitions(folder.path()).unwrap();
-        let names: Vec<_> = missing
-            .iter()
-            .filter_map(|path| path.file_name()?.to_str())
-            .collect();
-        assert_eq!(names, ["65536", "131072"]);
     }
 }

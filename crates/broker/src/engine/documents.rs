@@ -1,9 +1,11 @@
 //! The documents of `specs/formats/seam.md`.
+use crate::cluster::ClusterSettings;
 use crate::encryption::EncryptionSettings;
 use crate::limits::Limits;
 use crate::nats::PausedPartition;
 use crate::partition::Partition;
-use crate::view::{PartitionView, StreamView};
+use crate::user_rights::UserRights;
+use crate::view::{PartitionView, StreamView, TopicGroup};
 use bascule_wire::subject::partition_subject;
 use serde::Deserialize;
 use std::collections::HashMap;
@@ -23,6 +25,9 @@ pub struct EngineSettings {
     pub limits: Limits,
     #[serde(default)]
     pub encryption: EncryptionSettings,
+    /// `None` = a broker alone.
+    #[serde(default)]
+    pub cluster: Option<ClusterSettings>,
 }
 
 /// `Engine.publish_view`.
@@ -35,6 +40,44 @@ pub struct ViewChanges {
     pub removed: Vec<(String, String)>,
     pub groups: Vec<GroupSpec>,
     pub removed_groups: Vec<String>,
+    /// (number, name) of namespaces that are new.
+    pub namespaces: Vec<(u64, String)>,
+    /// Numbers.
+    pub removed_namespaces: Vec<u64>,
+    /// Users who may log in.
+    pub users: Vec<UserSpec>,
+    /// Ids.
+    pub removed_users: Vec<u64>,
+    /// (id, `host:port` for clients) of brokers that are new or have moved.
+    pub brokers: Vec<(String, String)>,
+}
+
+/// A user of Iggy's clients who is new or has changed.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[allow(missing_docs)]
+pub struct UserSpec {
+    pub id: u64,
+    pub name: String,
+    pub everywhere: u8,
+    /// (namespace, mask).
+    pub streams: Vec<(u64, u8)>,
+    /// (namespace, stream, mask).
+    pub topics: Vec<(u64, u64, u8)>,
+}
+
+impl From<UserSpec> for UserRights {
+    fn from(spec: UserSpec) -> Self {
+        let topics = spec.topics.into_iter();
+        Self {
+            principal: format!("iggy:{}", spec.name).into(),
+            everywhere: spec.everywhere,
+            streams: spec.streams.into_iter().collect(),
+            topics: topics
+                .map(|(stream, topic, mask)| ((stream, topic), mask))
+                .collect(),
+        }
+    }
 }
 
 /// A consumer group that is new or has changed.
@@ -68,6 +111,9 @@ pub struct StreamSpec {
     pub concurrency_control: bool,
     #[serde(default)]
     pub resume_all: bool,
+    /// (id, name, created).
+    #[serde(default)]
+    pub topic_groups: Vec<(u64, String, u64)>,
     pub partitions: Vec<PlaceSpec>,
 }
 
@@ -123,6 +169,8 @@ impl StreamSpec {
             paused: place.paused,
             handle: open.get(&place.incarnation).cloned(),
         });
+        let groups = self.topic_groups.into_iter();
+        let groups = groups.map(|(id, name, created)| TopicGroup { id, name, created });
         StreamView {
             namespace: self.namespace,
             name: self.name,
@@ -132,6 +180,7 @@ impl StreamSpec {
             partition_by_subject: self.partition_by_subject,
             concurrency_control: self.concurrency_control,
             resume_all: self.resume_all,
+            groups: groups.collect(),
             partitions: partitions.collect(),
         }
     }

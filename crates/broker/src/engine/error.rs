@@ -1,7 +1,7 @@
 //! Failures of the engine.
 use super::directory::DirectoryError;
+use crate::consensus::MetadataError;
 use crate::encryption::MasterKeyFileError;
-use crate::metadata::MetadataError;
 use bascule_wire::ErrorCode;
 use serde_json::{Value, json};
 use std::io::ErrorKind;
@@ -54,6 +54,7 @@ impl From<MetadataError> for EngineError {
                 ErrorCode::MetadataDamaged
             }
             MetadataError::Log(log) => open_code(log),
+            MetadataError::Voter { .. } => ErrorCode::DataDirectoryForeign,
             MetadataError::Snapshot(error) => match error.kind() {
                 ErrorKind::InvalidData => ErrorCode::MetadataDamaged,
                 ErrorKind::StorageFull | ErrorKind::QuotaExceeded => ErrorCode::DiskFull,

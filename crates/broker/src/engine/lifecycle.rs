@@ -1,16 +1,18 @@
 //! The engine: its start, its parts, its end.
+use super::cluster::ClusterStart;
 use super::error::open_code;
 use super::parts::Parts;
-use super::serve::{self, BoundPort, Serving};
+use super::replicas::Truncator;
+use super::serve::{self, BoundPort, Listening, Serving};
 use super::{DataDirectory, EngineError, EngineSettings, directory};
 use crate::admission::for_segments;
 use crate::clock::cautious_now_ns;
+use crate::cluster::Member;
+use crate::consensus::{self, Door, Opened, Proposal};
 use crate::encryption::MasterKeyStore;
 use crate::events::{Events, Level};
 use crate::groups::GroupVersions;
-use crate::http::Listening;
 use crate::limits::Limits;
-use crate::metadata::{MetadataLog, Proposal};
 use crate::metrics::MetricsContext;
 use crate::nats::{NatsLink, NatsSettings};
 use crate::partition::{EndReason, Partition, link};
@@ -21,8 +23,7 @@ use bascule_wire::ErrorCode;
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, Weak, atomic::AtomicBool};
 use std::time::{Duration, Instant};
 use tokio::runtime::Runtime;
 use tokio::sync::Notify;
@@ -45,12 +46,13 @@ pub struct Engine {
     pub(super) metrics: Arc<MetricsContext>,
     pub(super) data: PathBuf,
     pub(super) committer: Arc<GroupCommitter>,
-    pub(super) admin: Mutex<()>,
-    pub(super) state: Mutex<State>,
+    pub(super) admin: Arc<Mutex<()>>,
+    pub(super) state: Arc<Mutex<State>>,
     /// Whether scrubs wait.
     pub(super) scrub_paused: AtomicBool,
     /// Wakes the task that removes files of deleted partitions.
     pub(super) deleted: Arc<Notify>,
+    pub(super) cluster: Option<ClusterStart>,
     /// Whose threads these are.
     process: u32,
 }
@@ -58,16 +60,18 @@ pub struct Engine {
 #[derive(Debug, Default)]
 pub(super) struct State {
     /// Locked until the engine is closed.
-    directory: Option<DataDirectory>,
+    pub(super) directory: Option<DataDirectory>,
     runtime: Option<Arc<Runtime>>,
     pub(super) partitions: HashMap<u64, Partition>,
     /// First and last receipt of partitions that are paused, so that a resume does not forget them.
     pub(super) paused_receipts: HashMap<u64, (i64, i64)>,
-    metadata: Option<Arc<MetadataLog>>,
+    metadata: Option<Arc<dyn Door>>,
+    pub(super) member: Option<Arc<Member>>,
     watchdog: Option<Watchdog>,
     bound: Option<BoundPort>,
     serving: Option<Serving>,
     pub(super) http: Option<Listening>,
+    pub(super) iggy: super::iggy::Listeners,
 }
 
 impl Engine {
@@ -87,7 +91,11 @@ impl Engine {
             .map_err(|text| EngineError::new(ErrorCode::InvalidArgument, text))?;
         let master_keys = MasterKeyStore::load(&settings.encryption)?;
         let descriptors = raise_descriptors();
-        let directory = DataDirectory::open(
+        let open = match &settings.cluster {
+            None => DataDirectory::open,
+            Some(_) => DataDirectory::open_of_cluster,
+        };
+        let directory = open(
             &settings.data_dir,
             &settings.cluster_id,
             &settings.broker_id,
@@ -124,19 +132,24 @@ impl Engine {
             settings.limits.grace_ms,
             partitions,
         ));
+        let data = directory.path().to_owned();
+        let (admin, directory) = (Arc::default(), Some(directory));
+        let state = Arc::new(Mutex::new(State {
+            directory,
+            ..State::default()
+        }));
+        runtime.spawn(Truncator::new(&data, &parts, &committer, &admin, &state).run());
+        state.lock().runtime = Some(Arc::new(runtime));
         Ok(Self {
             parts,
             metrics: Arc::new(metrics),
-            data: directory.path().to_owned(),
+            data,
             committer,
-            admin: Mutex::new(()),
-            state: Mutex::new(State {
-                directory: Some(directory),
-                runtime: Some(Arc::new(runtime)),
-                ..State::default()
-            }),
+            admin,
+            state,
             scrub_paused: AtomicBool::new(false),
             deleted,
+            cluster: ClusterStart::of(settings),
             process: std::process::id(),
         })
     }
@@ -253,7 +266,8 @@ impl Engine {
     /// snapshot come as events. Blocks.
     ///
     /// # Errors
-    /// `metadata_damaged`, `disk_full`, `storage_failed`, `closed`.
+    /// `metadata_damaged`, `data_directory_foreign` (it is a voter's, of a cluster), `disk_full`, `storage_failed`, `closed`; in a cluster
+    /// also those of its port and its certificates.
     pub fn metadata_open(&self) -> Result<(u64, Vec<u8>, u64), EngineError> {
         let _one = self.admin.lock();
         self.runtime()?;
@@ -261,15 +275,21 @@ impl Engine {
             let text = "the metadata log is open already";
             return Err(EngineError::new(ErrorCode::InvalidArgument, text));
         }
-        let (log, index, state) =
-            MetadataLog::open(&self.parts.events, &self.data, &self.committer)?;
-        let last = log.last_index();
-        self.state.lock().metadata = Some(Arc::new(log));
+        let Opened {
+            door,
+            snapshot_index,
+            snapshot,
+        } = match &self.cluster {
+            None => consensus::open(&self.parts.events, &self.data, &self.committer)?,
+            Some(cluster) => self.join(cluster)?,
+        };
+        let last = door.last_index();
+        self.state.lock().metadata = Some(door);
         self.parts.run_state.set_metadata_open();
-        Ok((index, state, last))
+        Ok((snapshot_index, snapshot, last))
     }
 
-    fn metadata(&self) -> Result<Arc<MetadataLog>, EngineError> {
+    fn metadata(&self) -> Result<Arc<dyn Door>, EngineError> {
         let metadata = self.state.lock().metadata.clone();
         metadata.ok_or_else(|| {
             EngineError::new(ErrorCode::MetadataStopped, "the metadata log is not open")
@@ -314,10 +334,12 @@ impl Engine {
             partitions,
             paused_receipts: _,
             metadata,
+            member,
             watchdog: _watching,
             bound: _,
             serving,
             http,
+            iggy,
         } = std::mem::take(&mut *self.state.lock());
         let Some(runtime) = runtime else { return };
         self.set_serving(false);
@@ -330,7 +352,9 @@ impl Engine {
                 .events
                 .log(Level::Error, "metadata", text, fields);
         }
+        drop(member);
         self.committer.flush_wal();
+        drop(iggy);
         drop(http);
         self.parts.events.close();
         // The servers hold the view, and it the partitions.
@@ -374,7 +398,7 @@ impl Drop for Engine {
             return self.close(Duration::ZERO);
         }
         // A forked child: the threads to wait for are the parent's, so whatever waits for them on drop is leaked.
-        std::mem::forget(std::mem::take(self.state.get_mut()));
+        std::mem::forget(self.state.clone());
         std::mem::forget(self.committer.clone());
         std::mem::forget(self.parts.clone());
     }

@@ -4,14 +4,19 @@
 //! locks: `admin` (one change of partitions at a time) before `state`, which is never held while anything blocks.
 //!
 //! After a fork the child has the memory but not the threads: it may drop an engine, and must do nothing else with it.
+mod cluster;
+pub(crate) mod created;
 pub(crate) mod directory;
 mod documents;
 pub(crate) mod error;
+mod iggy;
 mod lifecycle;
+mod manifest;
 mod observe;
 mod partitions;
 pub(crate) mod parts;
 mod records;
+mod replicas;
 mod scrub;
 mod security;
 pub(crate) mod serve;

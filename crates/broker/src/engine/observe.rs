@@ -1,10 +1,13 @@
 //! Observability of the engine: the HTTP listener, checks and statistics.
 use super::{Engine, EngineError};
 use crate::checks::Check;
+use crate::holds::QueryStream;
 use crate::http::{self, HttpSettings};
+use crate::lag::QueryPosition;
 use crate::metrics;
 use bascule_wire::ErrorCode;
 use std::collections::HashMap;
+use std::time::{Duration, Instant};
 
 impl Engine {
     /// Binds and answers probes and metrics over HTTP; port 0 = any free one. Returns the bound port.
@@ -41,6 +44,47 @@ impl Engine {
     pub fn report(&self, values: &HashMap<String, u64>) -> Result<(), EngineError> {
         let taken = self.metrics.reported.set(values);
         taken.map_err(|text| EngineError::new(ErrorCode::InvalidArgument, text))
+    }
+
+    /// Takes the positions of a query in a stream, in place of those before; none = they are forgotten.
+    ///
+    /// `hold_ms`: for so long the records from these positions on are kept, if the stream lets queries hold; 0 = they are not.
+    ///
+    /// # Errors
+    /// `closed`.
+    pub fn set_query(
+        &self,
+        query: &str,
+        (namespace, stream): (&str, &str),
+        positions: Vec<QueryPosition>,
+        hold_ms: u32,
+    ) -> Result<(), EngineError> {
+        self.runtime()?;
+        let key = QueryStream {
+            query: query.to_owned(),
+            namespace: namespace.to_owned(),
+            stream: stream.to_owned(),
+        };
+        let holds = &self.metrics.partitions.holds;
+        if hold_ms == 0 {
+            holds.release(&key);
+        } else {
+            let needed = positions.iter().map(|at| (at.incarnation, at.next));
+            let until = Instant::now() + Duration::from_millis(hold_ms.into());
+            holds.set(&key, needed, until);
+        }
+        self.metrics.queries.set(key, positions);
+        Ok(())
+    }
+
+    /// The positions and lags of consumer groups and queries, as JSON (`specs/formats/seam.md`). Waits for the disk.
+    ///
+    /// # Errors
+    /// `closed`.
+    pub fn lags(&self) -> Result<serde_json::Value, EngineError> {
+        let runtime = self.runtime()?;
+        let _inside = runtime.enter();
+        Ok(serde_json::json!(self.metrics.lags()))
     }
 
     /// The checks behind `/readyz`. Blocks for as long as the data directory's file system does not answer.

@@ -1,8 +1,9 @@
 //! The engine's partitions and the view of them.
 use super::documents::GroupSpec;
 use super::error::open_code;
-use super::{Engine, EngineError, ViewChanges, directory};
+use super::{Engine, EngineError, ViewChanges, created, directory};
 use crate::clock::now_ns;
+use crate::events::Level;
 use crate::nats::PausedPartition;
 use crate::partition::{EndReason, Partition, PartitionSpec, PartitionStatus};
 use crate::view::{GroupView, View};
@@ -54,6 +55,7 @@ impl Engine {
     fn open_one(&self, spec: PartitionSpec) -> Result<(), bascule_log::Error> {
         let known = self.state.lock().partitions.get(&spec.incarnation).cloned();
         if let Some(partition) = known {
+            self.parts.partitions.replicas.configured(&spec);
             partition.configure(spec);
             return Ok(());
         }
@@ -64,12 +66,12 @@ impl Engine {
             path: path.clone(),
             source,
         };
-        let known = directory::was_created(&self.data, spec.incarnation).map_err(failed)?;
+        let known = created::was_created(&self.data, spec.incarnation).map_err(failed)?;
         let incarnation = spec.incarnation;
         let (partition, recovery) =
             Partition::open(&self.parts.partitions, spec, &path, &self.committer, known)?;
         if !known {
-            directory::record_created(&self.data, incarnation).map_err(failed)?;
+            created::record_created(&self.data, incarnation).map_err(failed)?;
         }
         if let Some(recovery) =
             recovery.filter(|recovery| !recovery.clean || !recovery.damaged.is_empty())
@@ -135,7 +137,7 @@ impl Engine {
         // Open logs have deleted their files as far as they could: the rest is marked or reported here. After a failed sync the
         // content of the disk is unknown.
         for incarnation in incarnations {
-            directory::mark_deleted(&self.data, *incarnation, now_ns()).map_err(|error| {
+            created::mark_deleted(&self.data, *incarnation, now_ns()).map_err(|error| {
                 let text = format!("files of partition {incarnation} are still there: {error}");
                 EngineError::new(ErrorCode::StorageFailed, text)
             })?;
@@ -144,6 +146,34 @@ impl Engine {
         self.committer.failure().map_or(Ok(()), |text| {
             Err(EngineError::new(ErrorCode::StorageFailed, text))
         })
+    }
+
+    /// Stops, closes and renames the files of partitions that the state does not name any more although no applied entry removed them:
+    /// a snapshot of another broker lacks them. Nothing is deleted; a line of the log says where they are. Unknown ones are ignored.
+    ///
+    /// # Errors
+    /// `closed`; `storage_failed` when files could not be renamed.
+    pub fn keep(&self, incarnations: &[u64]) -> Result<(), EngineError> {
+        self.end(incarnations, EndReason::Closed)?;
+        for incarnation in incarnations {
+            self.parts.nats.forget(*incarnation);
+            let kept = created::mark_kept(&self.data, *incarnation, now_ns()).map_err(|error| {
+                let text = format!("files of partition {incarnation} keep their name: {error}");
+                EngineError::new(ErrorCode::StorageFailed, text)
+            })?;
+            if kept {
+                let text = format!(
+                    "partition {incarnation} is not in the snapshot of the metadata that came from another broker: its files are kept \
+                     as {incarnation}.kept-… in {}",
+                    directory::partitions(&self.data).display()
+                );
+                let fields = serde_json::json!({"incarnation": incarnation});
+                self.parts
+                    .events
+                    .log(Level::Warning, "cluster", text, fields);
+            }
+        }
+        Ok(())
     }
 
     /// As [`Engine::end`] for `Deleted`, without the grace period: the space is free when it returns.
@@ -226,6 +256,28 @@ impl Engine {
                 .entry(stream.namespace.clone())
                 .or_default()
                 .insert(stream.name.clone(), Arc::new(stream));
+        }
+        if !changes.namespaces.is_empty() || !changes.removed_namespaces.is_empty() {
+            let numbers = Arc::make_mut(&mut view.numbers);
+            for id in changes.removed_namespaces {
+                numbers.remove(id);
+            }
+            for (id, name) in changes.namespaces {
+                numbers.insert(id, name);
+            }
+        }
+        if !changes.users.is_empty() || !changes.removed_users.is_empty() {
+            let users = Arc::make_mut(&mut view.users);
+            users.retain(|id, _| !changes.removed_users.contains(id));
+            users.extend(
+                changes
+                    .users
+                    .into_iter()
+                    .map(|user| (user.id, Arc::new(user.into()))),
+            );
+        }
+        if !changes.brokers.is_empty() {
+            Arc::make_mut(&mut view.brokers).extend(changes.brokers);
         }
         let ended = change_groups(&mut view, changes.groups, changes.removed_groups);
         self.parts.view.store(Arc::new(view));

@@ -6,9 +6,11 @@ use crate::admission::{Admission, Listener};
 use crate::checks::CheckContext;
 use crate::cursor_index::CursorIndexes;
 use crate::encryption::MasterKeyStore;
-use crate::events::Events;
+use crate::events::{Events, LogLimiter};
 use crate::flight::{FlightContext, FlightRouter};
 use crate::groups::{GroupVersions, Members};
+use crate::iggy::{IggyContext, Producers, Turns};
+use crate::lag::QueryPositions;
 use crate::liftbridge::{
     AdminMethods, GroupPositions, HealthMethods, LiftbridgeContext, LiftbridgeMethods, RawService,
 };
@@ -108,6 +110,7 @@ impl Parts {
         Services {
             limits: self.limits,
             listener: Listener {
+                asks_for_certificates: true,
                 admission: self.admission.clone(),
                 tls: self.tls.clone(),
                 events: self.events.clone(),
@@ -139,6 +142,31 @@ impl Parts {
             members: self.members.clone(),
             cursors: self.cursors.clone(),
         }
+    }
+
+    /// For the listener of Iggy's clients.
+    pub(crate) fn iggy(&self) -> Arc<IggyContext> {
+        Arc::new(IggyContext {
+            broker_id: self.broker_id.clone(),
+            limits: self.limits,
+            run_state: self.run_state.clone(),
+            listener: Listener {
+                asks_for_certificates: false,
+                admission: self.admission.clone(),
+                tls: self.tls.clone(),
+                events: self.events.clone(),
+            },
+            access: self.access.clone(),
+            view: self.view.clone(),
+            statistics: self.statistics.clone(),
+            cursors: self.cursors.clone(),
+            turns: Turns::default(),
+            members: Arc::default(),
+            clients: Arc::default(),
+            pending: Arc::default(),
+            producers: Producers::default(),
+            closures: LogLimiter::default(),
+        })
     }
 
     fn flight(&self) -> FlightContext {
@@ -178,6 +206,7 @@ impl Parts {
                 events: self.events.clone(),
                 cursors: self.cursors.clone(),
             },
+            queries: QueryPositions::default(),
         }
     }
 }

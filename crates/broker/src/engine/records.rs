@@ -1,6 +1,6 @@
 //! The control plane's own few records: appended and read back by it, never by anybody's traffic.
 use super::{Engine, EngineError};
-use crate::partition::{Append, IncomingRecord, Partition, Payload, decode_batch};
+use crate::partition::{AckLevel, Append, IncomingRecord, Partition, Payload, decode_batch};
 use bascule_log::{LogReader, ReadError, ReadMode};
 use bascule_record::Batches;
 use bascule_wire::ErrorCode;
@@ -34,6 +34,7 @@ impl Engine {
             payload: Payload::Records(records.collect()),
             producer: None,
             republish: true,
+            ack: AckLevel::All,
             done: Box::new(move |result| {
                 // Nobody listens when the time was over.
                 let _ = done.send(result);

@@ -9,7 +9,7 @@ use bascule_wire::ErrorCode;
 use std::io;
 use std::net::{SocketAddr, TcpListener as StdListener, ToSocketAddrs};
 use std::time::{Duration, Instant};
-use tokio::net::TcpSocket;
+use tokio::net::{TcpListener, TcpSocket};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tokio_stream::wrappers::ReceiverStream;
@@ -195,7 +195,36 @@ fn undescribed(error: &tonic_reflection::server::Error) -> EngineError {
     )
 }
 
-pub(crate) fn bind(host: &str, port: u16) -> Result<StdListener, EngineError> {
+/// A listener that runs as a task; ends when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Listening(JoinHandle<()>);
+
+impl Listening {
+    /// Runs it. Call inside the runtime.
+    pub(crate) fn start(listener: impl Future<Output = ()> + Send + 'static) -> Self {
+        Self(tokio::spawn(listener))
+    }
+}
+
+impl Drop for Listening {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// Listens on `host`; port 0 = any free one. Returns the bound port too. Call inside the runtime.
+///
+/// # Errors
+/// `address_in_use`, `address_unusable`.
+pub(crate) fn listen(host: &str, port: u16) -> Result<(TcpListener, u16), EngineError> {
+    let failed = |error: io::Error| refused(host, port, &error);
+    let listener = bind(host, port)?;
+    let bound = listener.local_addr().map_err(failed)?.port();
+    let listener = TcpListener::from_std(listener).map_err(failed)?;
+    Ok((listener, bound))
+}
+
+fn bind(host: &str, port: u16) -> Result<StdListener, EngineError> {
     let addresses: Vec<SocketAddr> = (host, port)
         .to_socket_addrs()
         .map_err(|error| refused(host, port, &error))?
@@ -208,7 +237,7 @@ pub(crate) fn bind(host: &str, port: u16) -> Result<StdListener, EngineError> {
     Ok(listener)
 }
 
-pub(crate) fn refused(host: &str, port: u16, error: &io::Error) -> EngineError {
+fn refused(host: &str, port: u16, error: &io::Error) -> EngineError {
     let details = serde_json::json!({"host": host, "port": port});
     if error.kind() == io::ErrorKind::AddrInUse {
         let text =

@@ -1,7 +1,7 @@
 //! The engine through its methods: one data directory from life to life.
 use super::*;
 use crate::events::{Event, PartitionChange};
-use crate::partition::{Append, Committed, EndReason, IncomingRecord, Payload};
+use crate::partition::{AckLevel, Append, Committed, EndReason, IncomingRecord, Payload};
 use bascule_wire::ErrorCode;
 use bytes::Bytes;
 use serde_json::{Value, json};
@@ -58,6 +58,7 @@ fn append(engine: &Engine) -> Committed {
         }]),
         producer: None,
         republish: false,
+        ack: AckLevel::All,
         done: Box::new(move |result| done.send(result).unwrap()),
     };
     partition.try_append(append).unwrap();

@@ -20,6 +20,13 @@ pub enum Event {
         /// Who proposed it; `None` = an earlier run.
         proposal: Option<u64>,
     },
+    /// A snapshot of another broker replaces everything up to and including `index`.
+    Installed {
+        /// Index of the last entry that it covers.
+        index: u64,
+        /// The state, as another broker stored it.
+        state: Bytes,
+    },
     /// A proposal was not committed.
     Failed {
         /// The proposal.
@@ -35,6 +42,20 @@ pub enum Event {
         id: u64,
         /// Last committed index at the time.
         index: u64,
+    },
+    /// This broker took the office of the controller, or lost it.
+    Office {
+        /// Of the metadata group.
+        term: u64,
+        /// Whether it holds the office.
+        held: bool,
+    },
+    /// The controller has not heard this run of a broker in time.
+    Expired {
+        /// Number of the broker in the group of voters.
+        broker: u64,
+        /// Of the run.
+        boot_epoch: u64,
     },
     /// A partition changed its condition.
     Partition {
@@ -130,6 +151,8 @@ macro_rules! names {
 names! {
     /// A change of a partition.
     PartitionChange {
+        /// What an archive was said to have is more than the log has.
+        ArchiveVoid = "archive_void",
         /// Compaction ran.
         Compacted = "compacted",
         /// Compaction failed; it is tried again.
@@ -152,6 +175,10 @@ names! {
         MessageIdsUnknown = "message_ids_unknown",
         /// Recovery found something to do.
         Recovered = "recovered",
+        /// Retention removed records that the archive does not have.
+        Unarchived = "unarchived",
+        /// Retention removed records that a query had not processed.
+        Unread = "unread",
         /// There is space again.
         Writable = "writable",
     }
@@ -184,7 +211,12 @@ impl Event {
     pub(super) fn is_never_dropped(&self) -> bool {
         matches!(
             self,
-            Self::Committed { .. } | Self::Failed { .. } | Self::Barrier { .. }
+            Self::Committed { .. }
+                | Self::Failed { .. }
+                | Self::Barrier { .. }
+                | Self::Office { .. }
+                | Self::Installed { .. }
+                | Self::Expired { .. }
         )
     }
 }
@@ -200,6 +232,8 @@ pub struct Rejection {
     pub code: Option<ErrorCode>,
     /// Values of the message by name: an object.
     pub details: Value,
+    /// Status of Iggy's protocol; `None` = the usual one of the gRPC status.
+    pub iggy_status: Option<u32>,
 }
 
 impl Rejection {
@@ -209,6 +243,7 @@ impl Rejection {
             message: message.into(),
             code: Some(code),
             details: json!({}),
+            iggy_status: None,
         }
     }
 

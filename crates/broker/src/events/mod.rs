@@ -4,6 +4,7 @@
 //! says is never dropped (proposals are bounded where they enter); requests beyond the capacity are refused, other events
 //! dropped and counted. An eighth of the capacity is kept from requests, so that a flood of them hides no event.
 mod kinds;
+mod limiter;
 
 use bascule_wire::ErrorCode;
 use bytes::Bytes;
@@ -18,6 +19,7 @@ use tokio::sync::oneshot;
 use tonic::Code;
 
 pub use kinds::{Caller, Event, Level, NatsChange, PartitionChange, Rejection, Request};
+pub(crate) use limiter::LogLimiter;
 
 /// How long a request without a deadline waits for the control plane.
 const REQUEST_TIMEOUT: Duration = Duration::from_mins(1);

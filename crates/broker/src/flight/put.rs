@@ -12,7 +12,7 @@ use super::stage::StageTarget;
 use super::whole::BodyEnd;
 use super::{resolve, threads};
 use crate::access::{Action, Authorization};
-use crate::partition::{Append, AppendError, Committed, Payload, count_publish_errors};
+use crate::partition::{AckLevel, Append, AppendError, Committed, Payload, count_publish_errors};
 use crate::tls::Peer;
 use arrow_array::RecordBatch;
 use arrow_flight::decode::{DecodedPayload, FlightDataDecoder};
@@ -235,6 +235,7 @@ impl Target {
             payload: Payload::Sealed(batch),
             producer,
             republish: self.nats_copy,
+            ack: AckLevel::All,
             done: Box::new(done),
         };
         lane.partition.append(append).await;

@@ -175,7 +175,7 @@ pub fn append_failed(what: &str, error: &AppendError) -> Status {
         | AppendError::NoDescriptor
         | AppendError::Full
         | AppendError::Sequence(SequenceError::TooMany { .. }) => Code::ResourceExhausted,
-        AppendError::Storage(_) => Code::DeadlineExceeded,
+        AppendError::Storage(_) | AppendError::LeaderChanged => Code::DeadlineExceeded,
         AppendError::NotLeader
         | AppendError::Readonly
         | AppendError::TooFewReplicas { .. }

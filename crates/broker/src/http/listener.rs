@@ -4,7 +4,7 @@
 use super::respond::respond;
 use super::{HttpSettings, RENDERS, Site};
 use crate::engine::error::EngineError;
-use crate::engine::serve::{bind, refused as cannot_listen};
+use crate::engine::serve::{self, Listening};
 use crate::metrics::MetricsContext;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
-use tokio::task::{AbortHandle, JoinHandle};
+use tokio::task::AbortHandle;
 
 /// Open connections.
 const CONNECTIONS: usize = 64;
@@ -30,16 +30,6 @@ const FIELDS: usize = 64;
 /// After an accept that failed, mostly for a lack of descriptors.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// A running listener; ends when it is dropped.
-#[derive(Debug)]
-pub(crate) struct Listening(JoinHandle<()>);
-
-impl Drop for Listening {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
-}
-
 /// Binds (port 0 = any free one) and answers; returns the bound port. Call inside the runtime.
 ///
 /// # Errors
@@ -50,19 +40,13 @@ pub(crate) fn listen(
     host: &str,
     port: u16,
 ) -> Result<(Listening, u16), EngineError> {
-    let listener = bind(host, port)?;
-    let bound = listener
-        .local_addr()
-        .map_err(|error| cannot_listen(host, port, &error))?
-        .port();
-    let listener =
-        TcpListener::from_std(listener).map_err(|error| cannot_listen(host, port, &error))?;
+    let (listener, bound) = serve::listen(host, port)?;
     let site = Arc::new(Site {
         context,
         settings,
         renders: Arc::new(Semaphore::new(RENDERS)),
     });
-    Ok((Listening(tokio::spawn(accept(site, listener))), bound))
+    Ok((Listening::start(accept(site, listener)), bound))
 }
 
 async fn accept(site: Arc<Site>, listener: TcpListener) {
@@ -106,17 +90,24 @@ impl Drop for Open {
     }
 }
 
+/// HTTP/1.1 whose heads are bounded; the whole head of a request comes within `head`.
+pub(crate) fn bounded(head: Duration) -> http1::Builder {
+    let mut builder = http1::Builder::new();
+    builder
+        .timer(TokioTimer::new())
+        .header_read_timeout(head)
+        .max_buf_size(HEAD_BYTES)
+        .max_headers(FIELDS);
+    builder
+}
+
 /// Answers the one request of a connection.
 async fn converse(site: Arc<Site>, stream: TcpStream) {
     // The permit of an answer to /metrics lasts until it is sent: until this function ends.
     let permit = Mutex::new(None);
     let service = service_fn(|request| respond(&site, request, &permit));
-    let served = http1::Builder::new()
-        .timer(TokioTimer::new())
+    let served = bounded(HEAD)
         .keep_alive(false)
-        .header_read_timeout(HEAD)
-        .max_buf_size(HEAD_BYTES)
-        .max_headers(FIELDS)
         .serve_connection(TokioIo::new(stream), service);
     // The connection of a client that is too slow, or does not send HTTP, is closed.
     let _ = tokio::time::timeout(ANSWER, served).await;

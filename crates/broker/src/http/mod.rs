@@ -7,9 +7,10 @@
 mod listener;
 mod respond;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
-pub(crate) use listener::{Listening, listen};
+pub(crate) use listener::{bounded, listen};
+pub(crate) use respond::{OPEN_METRICS, Reply, TEXT, reply};
 
 use crate::metrics::MetricsContext;
 use serde::Deserialize;

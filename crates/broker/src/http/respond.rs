@@ -13,10 +13,10 @@ use std::fmt::Write;
 use std::time::Duration;
 use tokio::sync::OwnedSemaphorePermit;
 
-type Reply = Response<Full<Bytes>>;
+pub(crate) type Reply = Response<Full<Bytes>>;
 
-const TEXT: &str = "text/plain; charset=utf-8";
-const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+pub(crate) const TEXT: &str = "text/plain; charset=utf-8";
+pub(crate) const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 const PATHS: &str = "the paths are /livez /readyz /startupz (each takes ?verbose) and /metrics\n";
 /// How long the checks may take: longer, and the data directory's file system does not answer.
 const CHECKS: Duration = Duration::from_secs(2);
@@ -122,7 +122,8 @@ async fn measured(site: &Site, permit: &Mutex<Option<OwnedSemaphorePermit>>) -> 
     }
 }
 
-fn reply(status: StatusCode, kind: &'static str, body: impl Into<Bytes>) -> Reply {
+/// An answer that no cache keeps.
+pub(crate) fn reply(status: StatusCode, kind: &'static str, body: impl Into<Bytes>) -> Reply {
     let mut reply = Response::new(Full::new(body.into()));
     *reply.status_mut() = status;
     let headers = reply.headers_mut();

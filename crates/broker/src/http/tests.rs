@@ -9,37 +9,41 @@ use std::time::{Duration, Instant};
 /// More than a connection may take.
 const LIMIT: Duration = Duration::from_secs(20);
 
-struct Served {
-    engine: Engine,
-    port: u16,
+/// A broker without a control plane, and a port on which it serves HTTP.
+pub(crate) struct Served {
+    pub(crate) engine: Engine,
+    pub(crate) port: u16,
     _data: tempfile::TempDir,
 }
 
 fn serve(partitions: bool) -> Served {
-    let data = tempfile::tempdir().unwrap();
-    let settings = json!({
-        "data_dir": data.path(), "cluster_id": "c", "broker_id": "b", "runtime_threads": 1, "namespace": "n",
-    });
-    let engine = Engine::new(&serde_json::from_value(settings).unwrap()).unwrap();
-    let port = engine
-        .serve_http(
-            "127.0.0.1",
-            0,
-            HttpSettings {
-                partitions,
-                groups: true,
-            },
-        )
-        .unwrap();
-    Served {
-        engine,
-        port,
-        _data: data,
-    }
+    let settings = HttpSettings {
+        partitions,
+        groups: true,
+    };
+    Served::start(&json!({}), |engine| {
+        engine.serve_http("127.0.0.1", 0, settings).unwrap()
+    })
 }
 
 impl Served {
-    fn connect(&self) -> TcpStream {
+    /// `listen` returns the port.
+    pub(crate) fn start(limits: &serde_json::Value, listen: impl FnOnce(&Engine) -> u16) -> Self {
+        let data = tempfile::tempdir().unwrap();
+        let settings = json!({
+            "data_dir": data.path(), "cluster_id": "c", "broker_id": "b", "runtime_threads": 1, "namespace": "n",
+            "limits": limits,
+        });
+        let engine = Engine::new(&serde_json::from_value(settings).unwrap()).unwrap();
+        let port = listen(&engine);
+        Self {
+            engine,
+            port,
+            _data: data,
+        }
+    }
+
+    pub(crate) fn connect(&self) -> TcpStream {
         let stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
         stream.set_read_timeout(Some(LIMIT)).unwrap();
         stream
@@ -49,10 +53,7 @@ impl Served {
     fn say(&self, request: &str) -> String {
         let mut stream = self.connect();
         stream.write_all(request.as_bytes()).unwrap();
-        let mut answer = Vec::new();
-        // A reset after the answer is a close too.
-        let _ = stream.read_to_end(&mut answer);
-        String::from_utf8(answer).unwrap()
+        to_end(stream)
     }
 
     /// Status and body.
@@ -61,6 +62,14 @@ impl Served {
         let (head, body) = answer.split_once("\r\n\r\n").unwrap();
         (head[9..12].parse().unwrap(), body.to_owned())
     }
+}
+
+/// What comes until the connection is closed.
+pub(crate) fn to_end(mut stream: TcpStream) -> String {
+    let mut answer = Vec::new();
+    // A reset after the answer is a close too.
+    let _ = stream.read_to_end(&mut answer);
+    String::from_utf8(answer).unwrap()
 }
 
 #[test]

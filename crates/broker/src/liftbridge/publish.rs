@@ -5,7 +5,7 @@ use super::context::LiftbridgeContext;
 use super::refusal::Refusal;
 use super::reply::{self, Reply};
 use super::resume::{NotResumed, resume};
-use super::route::{AckContext, Destination, Route, split};
+use super::route::{AckContext, Destination, Route, ack_level, split};
 use super::to_subject::check_subject;
 use crate::access::Action;
 use crate::partition::{Append, AppendError, Committed, Payload, RejectReason};
@@ -61,6 +61,7 @@ pub(super) async fn publish(
         payload: Payload::Records(vec![record]),
         producer,
         republish: true,
+        ack: ack_level([&ack]),
         done: Box::new(move |result| {
             counted.partition.count_publish_errors(&result, 1);
             // Nobody listens when the call did not wait or was cancelled: the record is stored all the same.

@@ -15,6 +15,7 @@ use super::context::LiftbridgeContext;
 use super::intake::{Intake, Pending};
 use super::reply::{self, Reply};
 use super::responses::{Outcome, Responses};
+use super::route::ack_level;
 use crate::partition::{Append, Payload};
 use bytes::Bytes;
 use futures_util::FutureExt;
@@ -135,6 +136,7 @@ impl Reader {
                 payload: Payload::Records(records),
                 producer,
                 republish: true,
+                ack: ack_level(&acks),
                 done: Box::new(move |outcome| {
                     acked.partition.count_publish_errors(&outcome, acks.len());
                     // Fails only when the client is gone.

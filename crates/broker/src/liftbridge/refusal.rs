@@ -51,6 +51,16 @@ pub(super) enum Refusal {
     /// Paused, and not resumed for this reason.
     #[error("failed to resume stream: {0}")]
     NotResumed(String),
+    /// Led by another broker.
+    #[error("partition {number} is led by broker {leader:?} at {address}")]
+    NotLeader {
+        /// The partition.
+        number: i32,
+        /// Broker id.
+        leader: String,
+        /// `host:port` for clients; empty = unknown.
+        address: String,
+    },
     /// Led by nobody here.
     #[error("failed to resume stream: partition {0} is not open on this broker")]
     NotOpen(i32),
@@ -97,6 +107,7 @@ impl Refusal {
             Self::NoSuchPartition(_) => ErrorCode::PartitionNotFound,
             Self::Readonly(_) => ErrorCode::Readonly,
             Self::NotOpen(_) | Self::Paused(_) | Self::NotResumed(_) => ErrorCode::Unavailable,
+            Self::NotLeader { .. } => ErrorCode::NotLeader,
             Self::Rejected(reason) => reason.code().unwrap_or(ErrorCode::FailedPrecondition),
             Self::Append(error) => error.code(),
         }
@@ -128,6 +139,9 @@ impl Refusal {
             Self::Append(AppendError::TooFewReplicas { in_sync, required }) => {
                 json!({"in_sync": in_sync, "min_isr": required})
             }
+            Self::NotLeader {
+                leader, address, ..
+            } => json!({"leader": leader, "address": address}),
             _ => json!({}),
         }
     }
@@ -143,9 +157,9 @@ impl Refusal {
             | Self::Rejected(RejectReason::TooLarge) => Code::InvalidArgument,
             Self::Denied(_) => Code::PermissionDenied,
             Self::NoSuchStream(_) | Self::NoSuchPartition(_) => Code::NotFound,
-            Self::Readonly(_) | Self::Rejected(RejectReason::Refused(_)) => {
-                Code::FailedPrecondition
-            }
+            Self::Readonly(_)
+            | Self::NotLeader { .. }
+            | Self::Rejected(RejectReason::Refused(_)) => Code::FailedPrecondition,
             Self::NotOpen(_)
             | Self::Paused(_)
             | Self::NotResumed(_)
@@ -173,6 +187,7 @@ impl Refusal {
             Self::Rejected(RejectReason::IncorrectOffset) => AsyncCode::IncorrectOffset,
             Self::Rejected(RejectReason::Encryption) => AsyncCode::EncryptionFailed,
             Self::NotOpen(_)
+            | Self::NotLeader { .. }
             | Self::Paused(_)
             | Self::NotResumed(_)
             | Self::Rejected(

@@ -4,7 +4,7 @@ use super::context::LiftbridgeContext;
 use super::refusal::Refusal;
 use crate::access::{self, AccessTable, Action};
 use crate::names::{DEFAULT_NAMESPACE, is_internal};
-use crate::partition::{IncomingRecord, Partition};
+use crate::partition::{AckLevel, IncomingRecord, Partition};
 use crate::tls::Peer;
 use crate::view::View;
 use bascule_wire::liftbridge::acks::AckTemplate;
@@ -37,6 +37,8 @@ pub(super) struct Route {
     concurrency_control: bool,
     /// Partitions have to be resumed before a publish: this one, or others that this publish wakes.
     resumes: bool,
+    /// The leader and its address, when that is another broker and nothing has to be resumed.
+    elsewhere: Option<(String, String)>,
     /// `None`: paused, or not led here.
     destination: Option<Arc<Destination>>,
 }
@@ -50,6 +52,7 @@ impl Route {
             refusal: None,
             concurrency_control: false,
             resumes: false,
+            elsewhere: None,
             destination: None,
         };
         let name = String::from_utf8_lossy(stream);
@@ -78,6 +81,9 @@ impl Route {
                 .handle
                 .clone()
                 .map(|handle| Arc::new(Destination::new(handle)));
+        } else if !partition.leader.is_empty() && !route.resumes {
+            let (leader, address) = (&partition.leader, view.address(&partition.leader));
+            route.elsewhere = Some((leader.clone(), address.to_owned()));
         }
         route
     }
@@ -119,9 +125,17 @@ impl Route {
         if self.resumes {
             return Err(Refusal::Paused(self.number));
         }
-        self.destination
-            .as_ref()
-            .ok_or(Refusal::NotOpen(self.number))
+        self.destination.as_ref().ok_or_else(|| {
+            let number = self.number;
+            match self.elsewhere.clone() {
+                Some((leader, address)) => Refusal::NotLeader {
+                    number,
+                    leader,
+                    address,
+                },
+                None => Refusal::NotOpen(number),
+            }
+        })
     }
 }
 
@@ -223,6 +237,16 @@ fn check_subject(subject: &Bytes) -> Result<(), Refusal> {
 pub(super) struct AckContext {
     pub(super) correlation_id: Bytes,
     pub(super) policy: i32,
+}
+
+/// When an append is acknowledged whose records ask for these: by the one that asks for most.
+pub(super) fn ack_level<'a>(acks: impl IntoIterator<Item = &'a AckContext>) -> AckLevel {
+    let asks_all = |ack: &AckContext| ack.policy == AckPolicy::All as i32;
+    if acks.into_iter().any(asks_all) {
+        AckLevel::All
+    } else {
+        AckLevel::Leader
+    }
 }
 
 /// Splits a request into what is stored and what its ack needs. `received_bytes` is the length of the message.

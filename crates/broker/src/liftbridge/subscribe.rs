@@ -186,8 +186,10 @@ fn find(
             ));
         }
         if !request.read_isr_replica || !partition.isr.contains(&context.broker_id) {
+            let leader = &partition.leader;
+            let details = serde_json::json!({"leader": leader, "address": view.address(leader)});
             return Err(Status::failed_precondition("Server not partition leader")
-                .coded(ErrorCode::NotLeader));
+                .detailed(ErrorCode::NotLeader, details));
         }
     }
     Ok((stream.clone(), request.partition))

@@ -5,8 +5,8 @@
 //! Reading takes no lock that a publish takes for longer than a load.
 mod collect;
 mod context;
-mod groups;
 mod process;
+mod readers;
 mod table;
 mod text;
 
@@ -34,7 +34,7 @@ enum Series {
     One,
     /// One for each partition.
     Partition,
-    /// Several, of fixed labels or for each group and stream.
+    /// Several, of fixed labels or for each group or query and stream.
     Labelled,
 }
 

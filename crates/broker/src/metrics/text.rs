@@ -1,9 +1,10 @@
 //! The text format of `OpenMetrics` 1.0.
 use super::collect::collect;
 use super::context::MetricsContext;
-use super::groups::{Lag, lags};
+use super::readers::{StreamLag, by_stream};
 use super::table::METRICS;
 use super::{Kind, Metric, Series};
+use crate::lag::{PositionLag, ReaderKind};
 use crate::partition::{Partition, PartitionStatus};
 use crate::view::PartitionView;
 use bascule_log::{Durations, bounds};
@@ -12,7 +13,7 @@ use std::fmt::{Display, Formatter, Write};
 
 const NANOS: u64 = 1_000_000_000;
 
-/// The answer of `/metrics`, with the series of each partition and of each consumer group on request. Blocks as [`collect`].
+/// The answer of `/metrics`, with the series of each partition and of each consumer group and query on request. Blocks as [`collect`].
 pub(crate) fn text(context: &MetricsContext, has_partitions: bool, has_groups: bool) -> String {
     let values: HashMap<_, _> = collect(context).into_iter().collect();
     let rows = if has_partitions {
@@ -20,7 +21,7 @@ pub(crate) fn text(context: &MetricsContext, has_partitions: bool, has_groups: b
     } else {
         Vec::new()
     };
-    let groups = has_groups.then(|| lags(&context.checks.view.load(), &context.positions));
+    let readers = has_groups.then(|| Readers::of(&context.lags()));
     let mut out = String::with_capacity(16 << 10);
     let mut family = "";
     for metric in METRICS {
@@ -34,7 +35,7 @@ pub(crate) fn text(context: &MetricsContext, has_partitions: bool, has_groups: b
             head(&mut out, metric);
             sample(&mut out, metric, &labels, 1);
         } else if metric.series == Series::Labelled {
-            if let Some(series) = labelled(context, groups.as_ref(), metric.name) {
+            if let Some(series) = labelled(context, readers.as_ref(), metric.name) {
                 head(&mut out, metric);
                 for (labels, value) in series {
                     sample(&mut out, metric, &format!("{{{labels}}}"), value);
@@ -66,28 +67,51 @@ pub(crate) fn text(context: &MetricsContext, has_partitions: bool, has_groups: b
     out
 }
 
+/// Lags by labels.
+struct Readers {
+    groups: BTreeMap<String, StreamLag>,
+    queries: BTreeMap<String, StreamLag>,
+}
+
+impl Readers {
+    fn of(lags: &[PositionLag]) -> Self {
+        Self {
+            groups: by_stream(lags, ReaderKind::Group),
+            queries: by_stream(lags, ReaderKind::Query),
+        }
+    }
+}
+
 /// Labels without braces and values of a metric with several series; `None` = it is switched off.
 fn labelled(
     context: &MetricsContext,
-    groups: Option<&BTreeMap<String, Lag>>,
+    readers: Option<&Readers>,
     name: &str,
 ) -> Option<Vec<(String, u64)>> {
-    let statistics = &context.statistics;
-    let by_group = |value: fn(&Lag) -> u64| {
-        let series = groups?.iter();
-        Some(
-            series
-                .map(|(labels, lag)| (labels.clone(), value(lag)))
-                .collect(),
-        )
-    };
     match name {
-        "calls" => Some(statistics.calls.series()),
-        "publish_errors" => Some(statistics.publish_errors.series()),
-        "group_lag" => by_group(|lag| lag.records),
-        "group_lag_nanos" => by_group(|lag| lag.nanos),
-        _ => None,
+        "calls" => return Some(context.statistics.calls.series()),
+        "publish_errors" => return Some(context.statistics.publish_errors.series()),
+        "peer_frames_refused" => return Some(context.statistics.peer_refusals.series()),
+        _ => {}
     }
+    let readers = readers?;
+    let (sums, value): (_, fn(&StreamLag) -> u64) = match name {
+        "group_lag" => (&readers.groups, |lag| lag.records),
+        "group_lag_bytes" => (&readers.groups, |lag| lag.bytes),
+        "group_lag_nanos" => (&readers.groups, |lag| lag.nanos),
+        "query_lag" => (&readers.queries, |lag| lag.records),
+        "query_lag_bytes" => (&readers.queries, |lag| lag.bytes),
+        "query_lag_nanos" => (&readers.queries, |lag| lag.nanos),
+        "query_report_age_nanos" => (&readers.queries, |lag| lag.age_ns),
+        "query_hold_nanos" => (&readers.queries, |lag| lag.hold_ns),
+        _ => return None,
+    };
+    let series = sums.iter();
+    Some(
+        series
+            .map(|(labels, lag)| (labels.clone(), value(lag)))
+            .collect(),
+    )
 }
 
 /// One partition: its labels, once, and its values.

@@ -1,6 +1,6 @@
 //! From appended to answered.
 use super::{
-    AppendError, Committed, Done, IncomingRecord, NatsCopy, Partition, Rejected,
+    AckLevel, AppendError, Committed, Done, IncomingRecord, NatsCopy, Partition, Rejected,
     append_budget::AppendReservation, observer::CommittedAppend,
 };
 use crate::clock::now_ns;
@@ -47,6 +47,16 @@ impl AppendReply {
     }
 
     pub fn answer(mut self, outcome: Result<Committed, AppendError>) {
+        self.answer_first(outcome);
+    }
+
+    /// Whether it was answered.
+    pub fn is_answered(&self) -> bool {
+        self.done.is_none()
+    }
+
+    /// Answers. Only the first answer counts.
+    pub fn answer_first(&mut self, outcome: Result<Committed, AppendError>) {
         // The reservation first: the caller may append again at once.
         drop(self.reservation.take());
         if let Some(done) = self.done.take() {
@@ -66,6 +76,8 @@ impl Drop for AppendReply {
 /// An append that lies in the log and waits for the sync.
 pub(super) struct InFlight {
     pub reply: AppendReply,
+    /// When it is answered, with several replicas.
+    pub ack: AckLevel,
     pub base_offset: u64,
     pub timestamp: i64,
     pub count: u32,
@@ -93,15 +105,37 @@ impl InFlight {
         self.end().max(self.refers_to)
     }
 
-    fn commit(self, commit_timestamp: i64) {
+    fn commit(mut self, commit_timestamp: i64) {
+        let rejected = std::mem::take(&mut self.rejected);
         self.reply.answer(Ok(Committed {
             base_offset: self.base_offset,
             timestamp: self.timestamp,
             commit_timestamp,
             count: self.count,
-            rejected: self.rejected,
+            rejected,
             duplicate: self.duplicate,
         }));
+    }
+
+    /// Answers that it is committed, as far as its caller waits for it; it is republished later.
+    pub fn acknowledge(&mut self, commit_timestamp: i64) {
+        self.reply.answer_first(Ok(Committed {
+            base_offset: self.base_offset,
+            timestamp: self.timestamp,
+            commit_timestamp,
+            count: self.count,
+            rejected: self.rejected.clone(),
+            duplicate: self.duplicate,
+        }));
+    }
+}
+
+impl std::fmt::Debug for InFlight {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("InFlight")
+            .field("base_offset", &self.base_offset)
+            .field("count", &self.count)
+            .finish_non_exhaustive()
     }
 }
 

@@ -1,9 +1,11 @@
 //! What the partitions of a broker share.
 use super::link::Links;
+use super::replica::Replicas;
 use super::{CommitObserver, IdBudget};
 use crate::disk_full::DiskFullTracker;
 use crate::encryption::MasterKeyStore;
 use crate::events::Events;
+use crate::holds::Holds;
 use crate::limits::Limits;
 use crate::stage::Stage;
 use crate::statistics::Statistics;
@@ -28,8 +30,12 @@ pub struct PartitionContext {
     pub(crate) message_ids: IdBudget,
     /// What is staged for sinks, and the sink table.
     pub(crate) stage: Arc<Stage>,
+    /// What queries hold.
+    pub(crate) holds: Holds,
     /// Partitions that are led here, for their links.
     pub(crate) links: Links,
+    /// Partitions with several replicas.
+    pub(crate) replicas: Replicas,
 }
 
 impl PartitionContext {
@@ -53,7 +59,9 @@ impl PartitionContext {
             inflight: Arc::new(Semaphore::new(inflight)),
             message_ids: IdBudget::new(limits.nats_message_id_bytes),
             stage,
+            holds: Holds::default(),
             links: Links::default(),
+            replicas: Replicas::default(),
         }
     }
 }

@@ -5,7 +5,9 @@ use super::message_id_file::read_ids;
 use super::publish_errors::count_publish_errors;
 use super::subscriber_hint::SubscriberHint;
 use super::task::{self, Message};
-use super::{Append, AppendError, Committed, NatsAcks, PartitionContext, PartitionSpec, Payload};
+use super::{
+    AckLevel, Append, AppendError, Committed, NatsAcks, PartitionContext, PartitionSpec, Payload,
+};
 use crate::events::{Event, PartitionChange};
 use crate::stage::StagePartition;
 use bascule_log::{GroupCommitter, HighWatermarkUpdater, Log, LogReader, Recovery};
@@ -115,7 +117,7 @@ impl Drop for Subscriber {
 
 impl Partition {
     /// Opens the log in `directory`, or creates it unless it `must_exist`, and starts the task on the current runtime. Blocks for recovery.
-    /// On a single broker everything that recovery kept is committed.
+    /// With one replica everything that recovery kept is committed; with several, what the last checkpoint says, until a role says more.
     ///
     /// # Errors
     /// Those of [`Log::open`] and [`Log::create`].
@@ -137,9 +139,11 @@ impl Partition {
             Err(error) => return Err(error),
         };
         let reader = log.reader();
-        log.set_high_watermark(reader.log_end());
+        if spec.replicas <= 1 {
+            log.set_high_watermark(reader.log_end());
+        }
         let (messages, inbox) = mpsc::unbounded_channel();
-        let (committed, watch) = watch::channel(reader.log_end());
+        let (committed, watch) = watch::channel(reader.high_watermark());
         let partition = Self(Arc::new(Inner {
             identity: PartitionIdentity {
                 namespace: spec.namespace.clone(),
@@ -173,7 +177,11 @@ impl Partition {
         }));
         partition.watch_for_damage();
         let ids = read_ids(&partition, &spec, directory);
+        let replicated = (spec.replicas > 1).then(|| spec.clone());
         task::spawn(partition.clone(), log, spec, ids, directory, inbox);
+        if let Some(spec) = replicated {
+            context.replicas.opened(&partition, spec);
+        }
         Ok((partition, recovery))
     }
 
@@ -218,7 +226,7 @@ impl Partition {
             Ok(reservation) => self.send(
                 append.payload,
                 append.producer,
-                append.republish,
+                (append.republish, append.ack),
                 reply.admitted(reservation),
             ),
             Err(error) => reply.answer(Err(error)),
@@ -234,7 +242,12 @@ impl Partition {
         match self.0.append_budget.try_reserve(&append) {
             Some(reservation) => {
                 let reply = AppendReply::new(append.done).admitted(reservation);
-                self.send(append.payload, append.producer, append.republish, reply);
+                self.send(
+                    append.payload,
+                    append.producer,
+                    (append.republish, append.ack),
+                    reply,
+                );
                 Ok(())
             }
             None => Err(append),
@@ -245,13 +258,14 @@ impl Partition {
         &self,
         payload: Payload,
         producer: Option<Producer>,
-        republish: bool,
+        (republish, ack): (bool, AckLevel),
         reply: AppendReply,
     ) {
         let queued = task::Queued {
             payload,
             producer,
             republish,
+            ack,
             reply,
         };
         // A closed channel drops the message, and a dropped `AppendReply` answers.
@@ -401,6 +415,10 @@ impl Partition {
         self.0.leading.store(false, Ordering::Release);
         self.0.append_budget.close();
         self.0.context.links.end(self);
+        self.0.context.replicas.closed(self);
+        if reason == EndReason::Deleted {
+            self.0.context.holds.forget(self.0.identity.incarnation);
+        }
         self.0.committed.lock().take();
     }
 

@@ -50,6 +50,8 @@ pub struct Append {
     /// Whether a copy goes out on NATS after commit (direct publishes, not NATS ingest); never from a partition whose subject
     /// has wildcards.
     pub republish: bool,
+    /// When it is acknowledged.
+    pub ack: AckLevel,
     /// Called exactly once. On the committer's thread or a runtime thread: must be quick and must not block.
     pub done: Done,
 }
@@ -59,6 +61,16 @@ impl std::fmt::Debug for Append {
             .field("payload", &self.payload)
             .finish_non_exhaustive()
     }
+}
+
+/// When an append to a partition with several replicas is acknowledged. With one replica both are the same.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum AckLevel {
+    /// When the leader has it, durably unless the stream is configured otherwise.
+    Leader,
+    /// When every replica in sync has it.
+    #[default]
+    All,
 }
 
 /// Receives the outcome.
@@ -131,6 +143,9 @@ pub enum AppendError {
         /// How many must be.
         required: u32,
     },
+    /// Another broker began to lead the partition: the outcome of this append is unknown.
+    #[error("another broker leads the partition now: the outcome is unknown")]
+    LeaderChanged,
     /// No space left: try again when there is.
     #[error("no space left on the data directory")]
     Full,
@@ -171,7 +186,7 @@ impl AppendError {
             Self::Closed => ErrorCode::Unavailable,
             Self::Busy | Self::NoDescriptor => ErrorCode::Busy,
             Self::Full => ErrorCode::DiskFull,
-            Self::Storage(_) => ErrorCode::OutcomeUnknown,
+            Self::Storage(_) | Self::LeaderChanged => ErrorCode::OutcomeUnknown,
             Self::Readonly => ErrorCode::Readonly,
             Self::TooFewReplicas { .. } => ErrorCode::NotEnoughReplicas,
             Self::Encryption(_) => ErrorCode::EncryptionKeyMissing,

@@ -3,7 +3,9 @@ use super::Partition;
 use super::writer::Writer;
 use crate::clock::cautious_now_ns;
 use crate::events::PartitionChange;
-use bascule_log::{CompactionReport, Error, Log};
+use bascule_log::{CompactionReport, Error, Log, Retention};
+use serde_json::json;
+use std::time::Instant;
 
 /// Retention, then compaction; what waits for the disk happens on threads of the log.
 ///
@@ -13,14 +15,44 @@ pub(super) fn maintain(partition: &Partition, writer: &mut Writer) -> Result<(),
     writer.hold();
     trim(writer)?;
     let now_ns = cautious_now_ns();
-    let retention = writer.spec.retention();
+    let hold = writer.reader_hold(Instant::now());
+    let retention = Retention {
+        hold,
+        ..writer.spec.retention()
+    };
     count_removed(writer, |log| log.maintain(&retention, now_ns))?;
-    let Some(compaction) = writer.spec.compaction() else {
+    let Some(mut compaction) = writer.spec.compaction() else {
         return Ok(());
     };
+    if let Some(hold) = hold.filter(|hold| partition.0.reader.bytes() <= hold.max_bytes) {
+        compaction.held_from = hold.from;
+    }
     let running = Running::begin(partition);
     let done = Box::new(move |outcome| running.end(&outcome));
     writer.log.compact(&compaction, now_ns, done).map(|_| ())
+}
+
+impl Writer {
+    /// Forgets what an archive has when that is more than the log ever had: the log lost its end, or is an older copy, and its next
+    /// records are others than those of the archive. Stays so until another offset is given.
+    pub(super) fn check_archived(&mut self) {
+        let (given, end) = (self.spec.archived_to, self.partition.0.reader.log_end());
+        if given > end {
+            let text = format!(
+                "the archive's end {given} is beyond the end {end} of the log, which was restored or lost its end: \
+                 retention waits for a new report of the archive"
+            );
+            let fields = json!({"archived_to": given});
+            self.partition
+                .report_with(PartitionChange::ArchiveVoid, &text, fields);
+            self.void_archive = Some(given);
+        }
+        if self.void_archive == Some(given) {
+            self.spec.archived_to = 0;
+        } else {
+            self.void_archive = None;
+        }
+    }
 }
 
 /// Runs `work` and counts the segments that it removes.
@@ -42,9 +74,32 @@ fn count_removed(
             removed.records - before.records,
         ),
         (&statistics.retention_bytes, removed.bytes - before.bytes),
+        (
+            &statistics.retention_unarchived,
+            removed.unarchived - before.unarchived,
+        ),
+        (&statistics.retention_unread, removed.unread - before.unread),
     ];
     for (counter, removed) in counters {
         counter.add(removed);
+    }
+    let unarchived = removed.unarchived - before.unarchived;
+    if unarchived > 0 {
+        let text = format!(
+            "retention removed {unarchived} records that the archive does not have: the partition has more than {} bytes; \
+             repair the archive, or raise retention_after_archive_max_bytes",
+            writer.spec.archive_wait_bytes
+        );
+        writer.partition.report(PartitionChange::Unarchived, &text);
+    }
+    let unread = removed.unread - before.unread;
+    if unread > 0 {
+        let text = format!(
+            "retention removed {unread} records that a query has not processed: the partition has more than {} bytes; \
+             see which query is behind (bascule lag), or raise retention_hold_max_bytes",
+            writer.spec.hold_bytes
+        );
+        writer.partition.report(PartitionChange::Unread, &text);
     }
     done.map(|_| ())
 }

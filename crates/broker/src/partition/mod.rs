@@ -20,6 +20,8 @@ mod message_ids;
 mod observer;
 mod producer_batch;
 mod publish_errors;
+mod reader_hold;
+pub(crate) mod replica;
 mod spec;
 mod subscriber_hint;
 mod task;
@@ -32,10 +34,11 @@ pub(crate) use damage::sentence as damage_sentence;
 pub(crate) use decode_batch::decode_batch;
 pub use handle::{EndReason, Partition, PartitionIdentity, PartitionStatus, Subscriber};
 pub use incoming::{
-    Append, AppendError, Committed, Done, IncomingRecord, Payload, RejectReason, Rejected,
+    AckLevel, Append, AppendError, Committed, Done, IncomingRecord, Payload, RejectReason, Rejected,
 };
 pub use message_ids::fuzz::message_ids as fuzz_message_ids;
 pub(crate) use message_ids::{IdBudget, message_id};
 pub use observer::{CommitObserver, CommittedAppend};
 pub(crate) use publish_errors::count_publish_errors;
+pub use replica::RoleChanges;
 pub use spec::{NatsAcks, NatsCopy, PartitionSpec};

@@ -1,7 +1,7 @@
 //! Records of an idempotent producer: one batch of their own, stored whole, once, or not at all.
 use super::commit::{AppendReply, InFlight};
 use super::writer::Writer;
-use super::{AppendError, IncomingRecord, NatsCopy, RejectReason, Rejected};
+use super::{AckLevel, AppendError, IncomingRecord, NatsCopy, RejectReason, Rejected};
 use bascule_log::Appended;
 use bascule_record::{BatchBuilder, BatchLimits, Producer};
 
@@ -54,6 +54,7 @@ impl Writer {
             .keep(mode, records, &rejected);
         self.group.push(InFlight {
             reply,
+            ack: AckLevel::All,
             base_offset: appended.base_offset,
             timestamp: appended.base_timestamp,
             count,

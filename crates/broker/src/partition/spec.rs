@@ -1,7 +1,9 @@
 //! Partition specs as they cross the seam (`specs/formats/seam.md`).
 use crate::encryption::{DataKeySpec, MasterKeyStore};
 use crate::names::{CURSORS, DEFAULT_NAMESPACE};
-use bascule_log::{Compaction, CompactionKeyFn, Durability, LogId, LogOptions, Retention};
+use bascule_log::{
+    ArchiveWait, Compaction, CompactionKeyFn, Durability, LogId, LogOptions, Retention,
+};
 use bascule_record::{BatchLimits, Codec};
 use bascule_wire::liftbridge::cursors;
 use serde::Deserialize;
@@ -54,6 +56,18 @@ pub struct PartitionSpec {
     /// 0 = no limit.
     #[serde(default = "default_compact_rate")]
     pub compact_bytes_per_second: u64,
+    /// Retention waits for an archive until the partition has so many bytes; 0 = it does not wait.
+    #[serde(default)]
+    pub archive_wait_bytes: u64,
+    /// An archive has everything below.
+    #[serde(default)]
+    pub archived_to: u64,
+    /// Queries may hold records until the partition has so many bytes; 0 = they may not.
+    #[serde(default)]
+    pub hold_bytes: u64,
+    /// How long a hold counts without another report.
+    #[serde(default)]
+    pub hold_ms: u32,
     /// Everything below was trimmed on request.
     #[serde(default)]
     pub trimmed_to: u64,
@@ -68,6 +82,9 @@ pub struct PartitionSpec {
     pub min_isr: u32,
     #[serde(default = "one")]
     pub in_sync: u32,
+    /// How many brokers have it; with more than one the metadata gives it a role.
+    #[serde(default = "one")]
+    pub replicas: u32,
     #[serde(default)]
     pub data_keys: Vec<DataKeySpec>,
 }
@@ -150,6 +167,11 @@ impl PartitionSpec {
             bytes: self.retention_bytes,
             messages: self.retention_messages,
             min_age_ns: nanos(self.retention_min_age_ms),
+            archive: (self.archive_wait_bytes > 0).then_some(ArchiveWait {
+                archived_to: self.archived_to,
+                max_bytes: self.archive_wait_bytes,
+            }),
+            hold: None,
         }
     }
 

@@ -6,8 +6,9 @@ use super::commit::AppendReply;
 use super::jetstream::Ids;
 use super::link::LinkRequest;
 use super::message_id_file::MessageIdFile;
+use super::replica::{ReplicaMessage, Role, RoleSpec, TICK_MS};
 use super::writer::Writer;
-use super::{EndReason, NatsAcks, Partition, PartitionSpec, Payload, maintenance};
+use super::{AckLevel, EndReason, NatsAcks, Partition, PartitionSpec, Payload, maintenance};
 use crate::events::PartitionChange;
 use bascule_log::{Error, Log};
 use bascule_record::Producer;
@@ -15,6 +16,7 @@ use futures_util::FutureExt;
 use std::panic::AssertUnwindSafe;
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
@@ -33,6 +35,11 @@ const CHECKPOINT_INTERVAL: Duration = Duration::from_secs(5);
 pub(super) enum Message {
     Append(Box<Queued>),
     Lead(u64),
+    /// Number of this broker, and the role.
+    Role(Box<(u64, Arc<RoleSpec>)>),
+    Replica(Box<ReplicaMessage>),
+    /// A sync of a partition with several replicas has ended.
+    Durable(Result<u64, Arc<Error>>),
     Configure(Box<PartitionSpec>),
     Flush(Flush),
     Link(Box<LinkRequest>),
@@ -54,6 +61,7 @@ pub(super) struct Queued {
     pub payload: Payload,
     pub producer: Option<Producer>,
     pub republish: bool,
+    pub ack: AckLevel,
     pub reply: AppendReply,
 }
 impl std::fmt::Debug for Queued {
@@ -79,6 +87,8 @@ pub(super) struct Task {
     checkpoint: Option<Pin<Box<Sleep>>>,
     /// High watermark and log start of the last checkpoint.
     checkpointed: (u64, u64),
+    /// While it has a role among several replicas.
+    tick: Option<Interval>,
 }
 
 /// Starts the task.
@@ -97,6 +107,7 @@ pub(super) fn spawn(
         // What recovery found.
         checkpoint: Some(Box::pin(sleep(CHECKPOINT_INTERVAL))),
         checkpointed: (0, 0),
+        tick: None,
         writer: Writer::new(partition.clone(), log, spec, ids),
         partition,
         inbox,
@@ -116,6 +127,16 @@ fn every(period: Duration) -> Interval {
 async fn passed(timer: &mut Option<Pin<Box<Sleep>>>) {
     match timer {
         Some(timer) => timer.await,
+        None => std::future::pending().await,
+    }
+}
+
+/// When the interval, if there is one, has a tick.
+async fn ticked(interval: &mut Option<Interval>) {
+    match interval {
+        Some(interval) => {
+            interval.tick().await;
+        }
         None => std::future::pending().await,
     }
 }
@@ -154,6 +175,7 @@ impl Task {
                     self.maintain().await;
                     self.expect_checkpoint();
                 }
+                () = ticked(&mut self.tick) => self.writer.tick(),
                 () = passed(&mut self.checkpoint) => {
                     self.checkpoint = None;
                     self.write_checkpoint();
@@ -200,7 +222,19 @@ impl Task {
                 Message::Lead(epoch) => {
                     self.writer.finish_group();
                     self.writer.epoch = Some(epoch);
+                    self.writer.expect_reports(epoch, now);
                 }
+                Message::Role(role) => {
+                    self.writer.finish_group();
+                    let (own, spec) = *role;
+                    self.writer.set_role(own, &spec, now);
+                    self.writer.begin_group();
+                    let has_role = !matches!(self.writer.role, Role::Idle);
+                    let tick = || every(Duration::from_millis(TICK_MS));
+                    self.tick = has_role.then(|| self.tick.take().unwrap_or_else(tick));
+                }
+                Message::Replica(message) => self.writer.take_replica_message(*message),
+                Message::Durable(outcome) => self.writer.take_durable(outcome),
                 Message::Configure(spec) => {
                     self.writer.finish_group();
                     self.cleaner = every(spec.cleaner_interval());
@@ -238,6 +272,9 @@ impl Task {
 
     /// Hides what was trimmed on request.
     async fn trim(&mut self) {
+        if !self.writer.may_remove() {
+            return;
+        }
         if self.partition.0.reader.log_start() < self.writer.spec.trimmed_to {
             self.save_ids().await;
         }
@@ -247,6 +284,9 @@ impl Task {
 
     /// Retention and compaction. The log does on threads of its own what waits for the disk.
     async fn maintain(&mut self) {
+        if !self.writer.may_remove() {
+            return;
+        }
         if self.may_remove_known_ids() {
             self.save_ids().await;
         }
@@ -290,8 +330,13 @@ impl Task {
             match message {
                 Message::Append(queued) => self.writer.take(*queued),
                 Message::Close(reason, closed) => return (reason, Some(closed)),
-                Message::Lead(_) | Message::Configure(_) | Message::Flush(_) | Message::Link(_) => {
-                }
+                Message::Lead(_)
+                | Message::Role(_)
+                | Message::Replica(_)
+                | Message::Durable(_)
+                | Message::Configure(_)
+                | Message::Flush(_)
+                | Message::Link(_) => {}
             }
         }
         (EndReason::Closed, None)
@@ -299,6 +344,7 @@ impl Task {
 
     async fn end(mut self: Box<Self>, reason: EndReason) {
         self.settled().await;
+        self.writer.leave_role();
         if reason != EndReason::Deleted {
             self.save_ids().await;
         }

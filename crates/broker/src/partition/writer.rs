@@ -1,9 +1,10 @@
 //! From groups of appends to few batches in the log: checks of single records, coalescing, duplicates, failures.
 use super::commit::{AppendReply, InFlight, settle};
 use super::jetstream::Ids;
+use super::replica::Role;
 use super::task::{Flush, Queued};
 use super::{
-    AppendError, IncomingRecord, NatsAcks, NatsCopy, Partition, PartitionSpec, Payload,
+    AckLevel, AppendError, IncomingRecord, NatsAcks, NatsCopy, Partition, PartitionSpec, Payload,
     RejectReason, Rejected, maintenance,
 };
 use crate::clock::now_ns;
@@ -29,6 +30,8 @@ pub(super) struct Writer {
     pub(super) builder: BatchBuilder,
     /// Leader epoch, while leading.
     pub epoch: Option<u64>,
+    /// Role among several replicas.
+    pub(super) role: Role,
     /// Receipt time of the group being taken.
     pub(super) timestamp: i64,
     /// Appended or gathered, not yet handed to the committer.
@@ -41,6 +44,10 @@ pub(super) struct Writer {
     key_unavailable: Option<String>,
     /// Ids of messages.
     pub(super) ids: Ids,
+    /// What was given as the archive's end and cannot be.
+    pub(super) void_archive: Option<u64>,
+    /// When the log was opened, or began to be led with records; queries may not have reported since.
+    pub(super) unreported_since: Option<Instant>,
     /// Bytes appended since the task last asked.
     pub(super) appended_bytes: u64,
 }
@@ -53,15 +60,19 @@ impl Writer {
             log,
             spec,
             epoch: None,
+            role: Role::Idle,
             timestamp: 0,
             group: Vec::new(),
             broken: None,
             full: None,
             key_unavailable: None,
             ids,
+            void_archive: None,
+            unreported_since: Some(Instant::now()),
             appended_bytes: 0,
         };
         writer.check_sealing();
+        writer.check_archived();
         writer
     }
 
@@ -96,6 +107,7 @@ impl Writer {
             self.ids = Ids::Off;
         }
         self.spec = spec;
+        self.check_archived();
     }
 
     /// One receipt time for all that waited, never below the last one stored.
@@ -117,7 +129,11 @@ impl Writer {
         if self.epoch.is_none() {
             return reply.answer(Err(AppendError::NotLeader));
         }
-        if self.spec.in_sync < self.spec.min_isr {
+        if let Role::Leader(role) = &self.role {
+            if let Err(error) = role.admit(queued.ack) {
+                return reply.answer(Err(error));
+            }
+        } else if self.spec.in_sync < self.spec.min_isr {
             return reply.answer(Err(AppendError::TooFewReplicas {
                 in_sync: self.spec.in_sync,
                 required: self.spec.min_isr,
@@ -132,11 +148,13 @@ impl Writer {
         }
         reply.otherwise(AppendError::Storage("the outcome is unknown".to_owned()));
         self.partition.0.received(self.timestamp);
+        let taken = self.group.len();
         let mode = if queued.republish {
             self.spec.nats_copy
         } else {
             NatsCopy::None
         };
+        let ack = queued.ack;
         match queued.payload {
             Payload::Records(records) => match queued.producer {
                 None => self.take_records(records, reply, mode),
@@ -144,11 +162,19 @@ impl Writer {
             },
             Payload::Sealed(batch) => self.take_sealed(batch, reply, mode),
         }
+        if self.group.len() > taken
+            && let Some(last) = self.group.last_mut()
+        {
+            last.ack = ack;
+        }
     }
 
     /// A trim beyond the log end that found no space or descriptor comes first: what is appended below it would be hidden.
     pub(super) fn finish_pending_trim(&mut self) {
-        if self.broken.is_some() || self.partition.0.reader.log_end() >= self.spec.trimmed_to {
+        if !self.may_remove()
+            || self.broken.is_some()
+            || self.partition.0.reader.log_end() >= self.spec.trimmed_to
+        {
             return;
         }
         if let Err(error) = maintenance::trim(self) {
@@ -182,6 +208,7 @@ impl Writer {
             .keep(mode, records, &rejected);
         self.group.push(InFlight {
             reply,
+            ack: AckLevel::All,
             base_offset,
             timestamp: self.timestamp,
             count,
@@ -274,6 +301,7 @@ impl Writer {
             .max(self.partition.0.reader.last_timestamp().unwrap_or(0));
         self.group.push(InFlight {
             reply,
+            ack: AckLevel::All,
             base_offset: appended.base_offset,
             timestamp: appended.base_timestamp,
             count,
@@ -349,6 +377,7 @@ impl Writer {
     pub fn abandon(&mut self) {
         self.builder.clear();
         self.group.clear();
+        self.leave_role();
         // They may name records that were never appended.
         self.ids = Ids::Off;
     }
@@ -357,7 +386,9 @@ impl Writer {
     pub fn flush(&mut self, flush: Flush) {
         self.finish_group();
         let reader = &self.partition.0.reader;
-        let waits = flush.committed && reader.high_watermark() < reader.log_end();
+        // With several replicas what is acknowledged to all is committed, and nobody waits for the others here.
+        let is_alone = matches!(self.role, Role::Idle);
+        let waits = flush.committed && is_alone && reader.high_watermark() < reader.log_end();
         let answer = move || {
             // Whoever asked may have gone.
             let _ = flush.done.send(());
@@ -385,6 +416,9 @@ impl Writer {
                 };
                 append.reply.answer(Err(error));
             }
+        }
+        if matches!(self.role, Role::Leader(_)) {
+            return self.finish_led(group);
         }
         if group.is_empty() {
             return;

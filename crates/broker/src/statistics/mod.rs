@@ -1,14 +1,17 @@
 //! Counters and gauges of the data plane; names and meaning in `specs/metrics.toml`.
 mod calls;
+mod peer_refusals;
 mod publish_errors;
 mod reported;
 
 pub use calls::CallCounts;
 pub(crate) use calls::Method;
+pub use peer_refusals::PeerRefusals;
 pub use publish_errors::PublishErrors;
 pub(crate) use reported::Reported;
 
 use bascule_log::Histogram;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A monotonic counter or a gauge.
@@ -44,6 +47,8 @@ macro_rules! statistics {
             pub calls: CallCounts,
             /// Records that were not stored.
             pub publish_errors: PublishErrors,
+            /// Connections of other brokers that were refused.
+            pub peer_refusals: Arc<PeerRefusals>,
         }
 
         impl Statistics {
@@ -99,6 +104,8 @@ statistics! {
     retention_segments,
     retention_records,
     retention_bytes,
+    retention_unarchived,
+    retention_unread,
     compaction_runs,
     compaction_errors,
     compaction_records,

@@ -9,10 +9,12 @@ use std::sync::Arc;
 use tokio_rustls::rustls::crypto::{CryptoProvider, ring};
 use tokio_rustls::rustls::pki_types::pem::{self, PemObject};
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use tokio_rustls::rustls::server::WebPkiClientVerifier;
 use tokio_rustls::rustls::server::danger::ClientCertVerifier;
+use tokio_rustls::rustls::server::{WantsServerCert, WebPkiClientVerifier};
 use tokio_rustls::rustls::version::{TLS12, TLS13};
-use tokio_rustls::rustls::{self, RootCertStore, ServerConfig, SupportedProtocolVersion};
+use tokio_rustls::rustls::{
+    self, ConfigBuilder, RootCertStore, ServerConfig, SupportedProtocolVersion,
+};
 
 /// Largest file that is read, bytes: some thousand certificates.
 const MAX_BYTES: u64 = 4 << 20;
@@ -54,7 +56,7 @@ pub struct TlsError {
 }
 
 impl TlsError {
-    fn new(file: &Path, text: String) -> Self {
+    pub(super) fn new(file: &Path, text: String) -> Self {
         Self {
             file: file.to_owned(),
             text,
@@ -66,7 +68,10 @@ impl TlsError {
 ///
 /// # Errors
 /// The first thing that is wrong.
-pub(super) fn load(settings: &TlsSettings, now_s: u64) -> Result<(ServerConfig, Loaded), TlsError> {
+pub(super) fn load(
+    settings: &TlsSettings,
+    now_s: u64,
+) -> Result<(ServerConfig, ServerConfig, Loaded), TlsError> {
     let mut notes = Vec::new();
     let chain = certificates(&settings.certificate)?;
     let facts = check_own(&settings.certificate, &chain, now_s)?;
@@ -91,25 +96,30 @@ pub(super) fn load(settings: &TlsSettings, now_s: u64) -> Result<(ServerConfig, 
     let builder = ServerConfig::builder_with_provider(provider.clone())
         .with_protocol_versions(versions)
         .map_err(|error| unusable(settings, &error))?;
+    let open = builder.clone().with_no_client_auth();
     let builder = if settings.require_client {
         builder.with_client_cert_verifier(verifier(settings, &provider, now_s, &mut notes)?)
     } else {
         builder.with_no_client_auth()
     };
-    let mut config = builder
-        .with_single_cert(chain, key)
-        .map_err(|error| unusable(settings, &error))?;
-    config.alpn_protocols = vec![HTTP2.to_vec()];
+    let finished = |builder: ConfigBuilder<ServerConfig, WantsServerCert>| {
+        let mut config = builder
+            .with_single_cert(chain.clone(), key.clone_key())
+            .map_err(|error| unusable(settings, &error))?;
+        config.alpn_protocols = vec![HTTP2.to_vec()];
+        Ok(config)
+    };
+    let (config, open) = (finished(builder)?, finished(open)?);
     let loaded = Loaded {
         subject,
         expires_s,
         notes,
     };
-    Ok((config, loaded))
+    Ok((config, open, loaded))
 }
 
 /// The broker's own certificates must be valid now: clients would refuse them one by one otherwise.
-fn check_own(
+pub(super) fn check_own(
     file: &Path,
     chain: &[CertificateDer<'_>],
     now_s: u64,
@@ -167,7 +177,7 @@ fn verifier(
         })
 }
 
-fn authorities(
+pub(super) fn authorities(
     file: &Path,
     now_s: u64,
     notes: &mut Vec<String>,
@@ -216,7 +226,7 @@ fn system_authorities(notes: &mut Vec<String>) -> Result<RootCertStore, TlsError
 }
 
 /// The certificates of a PEM file, at least one.
-fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+pub(super) fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     let bytes = read(file)?;
     let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&bytes).collect();
     let shown = file.display();
@@ -236,7 +246,7 @@ fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
 }
 
 /// The first private key of a PEM file. Its bytes are wiped when it is dropped.
-fn private_key(file: &Path) -> Result<PrivateKeyDer<'static>, TlsError> {
+pub(super) fn private_key(file: &Path) -> Result<PrivateKeyDer<'static>, TlsError> {
     let bytes = zeroize::Zeroizing::new(read(file)?);
     let shown = file.display();
     match PrivateKeyDer::from_pem_slice(&bytes) {

@@ -5,17 +5,19 @@
 //!
 //! * [`load`]: from files to a configuration, with one sentence for each thing that can be wrong with them.
 //! * [`certificate`]: the fields of a certificate: subject, common name, validity.
+//! * [`PeerTls`]: both sides of connections between brokers.
 //! * [`mod@handshake`]: a connection's first bytes, and reports of those that fail.
 mod certificate;
 mod handshake;
 mod load;
+mod peers;
 
 pub(crate) use handshake::handshake;
 pub use load::{TlsError, TlsSettings};
+pub use peers::{PeerTls, PeerTlsSettings};
 
-use crate::events::Caller;
+use crate::events::{Caller, LogLimiter};
 use arc_swap::ArcSwapOption;
-use handshake::FailureLogLimiter;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use tokio_rustls::TlsAcceptor;
@@ -25,7 +27,9 @@ use tokio_rustls::TlsAcceptor;
 pub struct Tls {
     /// `None` = connections are in plain text.
     acceptor: ArcSwapOption<TlsAcceptor>,
-    failures: FailureLogLimiter,
+    /// The same without certificates of clients.
+    open_acceptor: ArcSwapOption<TlsAcceptor>,
+    failures: LogLimiter,
 }
 
 /// Whom a connection is with. Cheap to clone: every request of it gets one.
@@ -54,9 +58,10 @@ impl Tls {
     /// # Errors
     /// [`TlsError`]; what was in use stays in use.
     pub(crate) fn load(&self, settings: &TlsSettings, now_s: u64) -> Result<Loaded, TlsError> {
-        let (config, loaded) = load::load(settings, now_s)?;
-        let acceptor = TlsAcceptor::from(Arc::new(config));
-        self.acceptor.store(Some(Arc::new(acceptor)));
+        let (config, open, loaded) = load::load(settings, now_s)?;
+        let stored = |config| Some(Arc::new(TlsAcceptor::from(Arc::new(config))));
+        self.open_acceptor.store(stored(open));
+        self.acceptor.store(stored(config));
         Ok(loaded)
     }
 }

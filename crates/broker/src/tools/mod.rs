@@ -5,7 +5,7 @@ mod entries;
 mod place;
 mod report;
 
-use crate::engine::directory::{missing_partitions, was_created};
+use crate::engine::created::{missing_partitions, was_created};
 use crate::engine::error::EngineError;
 use crate::metadata;
 use bascule_log::integrity::{

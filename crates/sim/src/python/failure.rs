@@ -24,6 +24,10 @@ pub(crate) fn kind(error: &Error) -> &'static str {
         Error::Foreign { .. } => "foreign",
         Error::StaleEpoch { .. } => "stale_epoch",
         Error::Batch { .. } => "batch",
+        Error::NotNext { .. } => "not_next",
+        Error::Diverged { .. } => "diverged",
+        Error::NotABoundary { .. } => "no_boundary",
+        Error::BelowHighWatermark { .. } => "committed",
         _ => "other",
     }
 }
@@ -31,6 +35,12 @@ pub(crate) fn kind(error: &Error) -> &'static str {
 /// The exception for an error.
 pub(crate) fn raise(error: &Error) -> PyErr {
     SimError::new_err((kind(error), error.to_string()))
+}
+
+/// The exception for a read that failed.
+pub(crate) fn raise_read(error: &ReadError) -> PyErr {
+    let (kind, _, _, message) = read_failure(error);
+    SimError::new_err((kind, message))
 }
 
 /// Kind, damaged range and message of a failed read.

@@ -1,5 +1,5 @@
 //! The class `Log`: the writer of one partition, and its reader.
-use super::failure::{ReadFailure, kind, raise, read_failure};
+use super::failure::{ReadFailure, kind, raise, raise_read, read_failure};
 use super::store::options;
 use bascule_log::{Compaction, CompactionReport, Error, ReadError, ReadMode, Retention};
 use bascule_record::{
@@ -9,6 +9,7 @@ use bytes::Bytes;
 use parking_lot::{MappedMutexGuard, Mutex, MutexGuard};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
+use std::borrow::Cow;
 use std::sync::Arc;
 
 /// Number of a commit, and its durable end or the kind of its error.
@@ -19,6 +20,9 @@ type Record = (u64, u64, i64, Option<Vec<u8>>, Option<Vec<u8>>);
 
 /// Key and value.
 type Content = (Option<Vec<u8>>, Option<Vec<u8>>);
+
+/// Bytes of stored batches read at a time.
+const AT_A_TIME: usize = 1 << 16;
 
 /// A log of the engine.
 #[pyclass(frozen)]
@@ -48,6 +52,11 @@ impl Log {
     fn take(&self) -> PyResult<bascule_log::Log> {
         let log = self.inner.lock().take();
         log.ok_or_else(|| PyValueError::new_err("the log is closed"))
+    }
+
+    /// The log continues as this one.
+    fn put(&self, log: bascule_log::Log) {
+        *self.inner.lock() = Some(log);
     }
 }
 
@@ -213,6 +222,8 @@ impl Log {
             bytes,
             messages,
             min_age_ns,
+            archive: None,
+            hold: None,
         };
         self.log()?
             .maintain(&retention, now_ns)
@@ -268,6 +279,61 @@ impl Log {
             segment_age_ns,
             preallocate_bytes,
         ));
+        Ok(())
+    }
+
+    /// The link at an offset; `None`: no boundary.
+    fn link_at(&self, offset: u64) -> PyResult<Option<u32>> {
+        self.log()?
+            .link_at(offset)
+            .map_err(|error| raise_read(&error))
+    }
+
+    /// The last leader epoch at or below `epoch`, and where its records end.
+    fn epoch_end(&self, epoch: u64) -> PyResult<(u64, u64)> {
+        Ok(self.log()?.epoch_end(epoch))
+    }
+
+    /// The stored batches from `offset` on, a boundary, up to the log end, committed or not.
+    fn batches(&self, offset: u64) -> PyResult<Cow<'static, [u8]>> {
+        let mut cursor = self.log()?.replica_cursor(offset);
+        let mut out = Vec::new();
+        while let Some(bytes) = cursor
+            .next(u64::MAX, AT_A_TIME, ReadMode::Blocking)
+            .map_err(|error| raise_read(&error))?
+        {
+            out.extend_from_slice(&bytes);
+        }
+        Ok(Cow::Owned(out))
+    }
+
+    /// Appends stored batches as they are. Returns offset of the first record, offset after the last.
+    fn append_verbatim(&self, batches: &[u8], now_ns: i64) -> PyResult<(u64, u64)> {
+        let appended = self
+            .log()?
+            .append_verbatim(Bytes::copy_from_slice(batches), now_ns)
+            .map_err(|error| raise(&error))?;
+        Ok((appended.base_offset, appended.next_offset))
+    }
+
+    /// Ends the log at `to`. When it is refused, the log is as it was; after another error it is closed.
+    fn truncate(&self, to: u64, epoch: u64) -> PyResult<()> {
+        self.log()?
+            .check_truncation(to, false)
+            .map_err(|error| raise(&error))?;
+        let truncated = self.take()?.truncate(to, epoch, None);
+        self.put(truncated.map_err(|error| raise(&error))?.0);
+        Ok(())
+    }
+
+    /// Empties the log and begins at `offset`, a boundary of `leader`, as that one is there. After an error it is closed.
+    fn reset_at(&self, leader: &Self, offset: u64) -> PyResult<()> {
+        let start = leader.log()?.start_of(offset);
+        let start = start
+            .map_err(|error| raise_read(&error))?
+            .ok_or_else(|| PyValueError::new_err("no batch of the leader begins there"))?;
+        let reset = self.take()?.reset_at(&start);
+        self.put(reset.map_err(|error| raise(&error))?);
         Ok(())
     }
 

@@ -12,7 +12,7 @@ use super::publish_acks::PublishAcks;
 use crate::budget::Reservation;
 use crate::nats::connections::{Unstored, partition_name};
 use crate::partition::{
-    Append, AppendError, Committed, Done, EndReason, Partition, Payload, RejectReason,
+    AckLevel, Append, AppendError, Committed, Done, EndReason, Partition, Payload, RejectReason,
 };
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -105,6 +105,7 @@ impl Feed {
             payload: Payload::Records(records),
             producer: None,
             republish: false,
+            ack: AckLevel::All,
             done: self.answer(context.clone(), acks, publish_acks, count),
         };
         if self.waiting.load(Ordering::Acquire) == 0 {

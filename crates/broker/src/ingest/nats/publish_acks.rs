@@ -137,7 +137,7 @@ fn refusal(error: &AppendError) -> Refusal {
         AppendError::NoDescriptor | AppendError::Encryption(_) | AppendError::Sequence(_) => {
             Refusal::NotStored(error.to_string())
         }
-        AppendError::Storage(_) => Refusal::Unknown(error.to_string()),
+        AppendError::Storage(_) | AppendError::LeaderChanged => Refusal::Unknown(error.to_string()),
     }
 }
 

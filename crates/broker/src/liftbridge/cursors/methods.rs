@@ -1,6 +1,6 @@
 //! The two methods: checks in the order of liftbridge §3.11, then the log.
 use crate::access::Action;
-use crate::cursor_index::Position;
+use crate::cursor_index::{self, Position};
 use crate::events::Level;
 use crate::grpc_status::Coded;
 use crate::liftbridge::call::{Call, decoded};
@@ -13,7 +13,7 @@ use crate::liftbridge::subscribe::not_assigned;
 use crate::liftbridge::subscription::deleted;
 use crate::names;
 use crate::names::{CURSORS as STREAM, DEFAULT_NAMESPACE};
-use crate::partition::{Append, IncomingRecord, Partition, Payload};
+use crate::partition::Partition;
 use bascule_wire::ErrorCode;
 use bascule_wire::liftbridge::cursors::{Cursor, key, partition_of, raw_key};
 use bascule_wire::liftbridge::messages::{
@@ -21,7 +21,7 @@ use bascule_wire::liftbridge::messages::{
 };
 use prost::Message;
 use std::time::Duration;
-use tokio::sync::{OwnedMutexGuard, oneshot};
+use tokio::sync::OwnedMutexGuard;
 use tokio::time::Instant;
 use tonic::Status;
 use tonic::body::Body;
@@ -303,28 +303,9 @@ async fn append(
     value: &Cursor,
     lock: Option<OwnedMutexGuard<()>>,
 ) -> Result<(), Status> {
-    let value = value.encode_to_vec();
-    let record = IncomingRecord {
-        received_bytes: u32::try_from(key.len() + value.len()).unwrap_or(u32::MAX),
-        key: key.into(),
-        value: Some(value.into()),
-        expected_offset: -1,
-        ..IncomingRecord::default()
-    };
     let number = partition.identity().number as i32;
-    let (done, outcome) = oneshot::channel();
-    let append = Append {
-        payload: Payload::Records(vec![record]),
-        producer: None,
-        republish: false,
-        done: Box::new(move |result| {
-            // Nobody listens when the call gave up: it is stored all the same.
-            let _ = done.send(result);
-            drop(lock);
-        }),
-    };
-    partition.append(append).await;
-    let outcome = outcome
+    let outcome = cursor_index::append(partition, key, value, lock)
+        .await
         .await
         .map_err(|_| Status::internal("the append was dropped, its outcome is unknown"))?;
     let committed = outcome.map_err(|error| internal(&Refusal::of(error, number)))?;

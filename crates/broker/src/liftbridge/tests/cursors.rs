@@ -1,7 +1,7 @@
 //! Stored positions: what lies on `__cursors` from before only the broker wrote there, and what fences members.
 use super::harness::{Harness, PATIENCE, Plain};
 use crate::events::Event;
-use crate::partition::{Append, IncomingRecord, Partition, Payload};
+use crate::partition::{AckLevel, Append, IncomingRecord, Partition, Payload};
 use bascule_log::ReadMode;
 use bascule_record::Batches;
 use bascule_wire::liftbridge::cursors::Cursor;
@@ -36,6 +36,7 @@ async fn plant(partition: &Partition, key: &str, value: Vec<u8>) {
         payload: Payload::Records(vec![record]),
         producer: None,
         republish: false,
+        ack: AckLevel::All,
         done: Box::new(move |outcome| {
             let _ = done.send(outcome);
         }),

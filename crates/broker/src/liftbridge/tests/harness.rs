@@ -136,6 +136,7 @@ impl Harness {
                 message: message.into(),
                 code: None,
                 details: json!({}),
+                iggy_status: None,
             }),
         };
         events.respond(asked.id, outcome);

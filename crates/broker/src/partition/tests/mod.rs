@@ -105,7 +105,7 @@ fn home() -> Home {
     Home::new(Limits::default())
 }
 
-fn spec() -> PartitionSpec {
+pub(in crate::partition) fn spec() -> PartitionSpec {
     serde_json::from_value(serde_json::json!({
         "namespace": "default", "stream": "s", "number": 3, "incarnation": 7,
         "subject": "s.3", "base_subject": "s", "queue_group": "",
@@ -139,6 +139,7 @@ fn append(payload: Payload) -> (Append, oneshot::Receiver<Outcome>) {
         payload,
         producer: None,
         republish: false,
+        ack: AckLevel::All,
         done: Box::new(move |result| {
             let _ = done.send(result);
         }),

@@ -3,11 +3,11 @@
 //! one that is repeated with other content, cannot keep a message out of a stream.
 use super::origin::{ORIGIN_HEADER, SEAL_HEADER, is_mark};
 use crate::nats::client::headers::without_blanks;
+use bascule_record::crypt::{Entropy, SystemEntropy};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use bytes::Bytes;
 use ring::hmac::{self, HMAC_SHA256, Key};
-use ring::rand::{SecureRandom, SystemRandom};
 use std::fmt::Write as _;
 use std::io;
 
@@ -82,10 +82,8 @@ pub(crate) fn random_name() -> io::Result<String> {
 
 fn random<const N: usize>() -> io::Result<[u8; N]> {
     let mut bytes = [0; N];
-    match SystemRandom::new().fill(&mut bytes) {
-        Ok(()) => Ok(bytes),
-        Err(_) => Err(io::Error::other("the system gives no random bytes")),
-    }
+    SystemEntropy.fill(&mut bytes).map_err(io::Error::other)?;
+    Ok(bytes)
 }
 
 fn hex(bytes: &[u8]) -> String {

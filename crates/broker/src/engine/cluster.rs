@@ -1,0 +1,118 @@
+//! The engine as a member of a cluster.
+use super::{Engine, EngineError, EngineSettings};
+use crate::cluster::{ClusterSettings, ClusterStatus, KnownRun, Member, Run, Start};
+use crate::consensus::Opened;
+use crate::partition::RoleChanges;
+use bascule_wire::ErrorCode;
+use std::sync::Arc;
+
+/// What joining needs of the settings.
+#[derive(Debug)]
+pub(super) struct ClusterStart {
+    cluster_id: String,
+    broker_id: String,
+    settings: ClusterSettings,
+}
+
+impl ClusterStart {
+    pub fn of(settings: &EngineSettings) -> Option<Self> {
+        Some(Self {
+            cluster_id: settings.cluster_id.clone(),
+            broker_id: settings.broker_id.clone(),
+            settings: settings.cluster.clone()?,
+        })
+    }
+}
+
+impl Engine {
+    pub(super) fn join(&self, cluster: &ClusterStart) -> Result<Opened, EngineError> {
+        let runtime = self.runtime()?;
+        let directory_id = {
+            let state = self.state.lock();
+            let directory = state.directory.as_ref();
+            directory.map_or_else(String::new, |directory| directory.id().to_owned())
+        };
+        let (member, opened) = Member::open(&Start {
+            data: &self.data,
+            cluster: &cluster.cluster_id,
+            name: &cluster.broker_id,
+            directory_id: &directory_id,
+            settings: &cluster.settings,
+            committer: &self.committer,
+            events: &self.parts.events,
+            refused: &self.parts.statistics.peer_refusals,
+            runtime: runtime.handle(),
+            partitions: &self.parts.partitions,
+            nats: &self.parts.nats,
+        })?;
+        self.state.lock().member = Some(Arc::new(member));
+        Ok(opened)
+    }
+
+    fn member(&self) -> Result<Arc<Member>, EngineError> {
+        let member = self.state.lock().member.clone();
+        let text = "this broker is of no cluster, or its metadata log is not open";
+        member.ok_or_else(|| EngineError::new(ErrorCode::InvalidArgument, text))
+    }
+
+    /// What the registration of this run has to say.
+    ///
+    /// # Errors
+    /// `invalid_argument`: the broker is of no cluster.
+    pub fn cluster_run(&self) -> Result<Run, EngineError> {
+        Ok(self.member()?.run())
+    }
+
+    /// Stores the boot epoch of this run's registration, durably. Blocks.
+    ///
+    /// # Errors
+    /// `storage_failed`; `invalid_argument`: the broker is of no cluster.
+    pub fn store_boot_epoch(&self, boot_epoch: u64) -> Result<(), EngineError> {
+        self.member()?.store_boot_epoch(boot_epoch)
+    }
+
+    /// Begins another run of this broker, which has yet to register: the present one is fenced. Blocks.
+    ///
+    /// # Errors
+    /// `storage_failed`; `invalid_argument`: the broker is of no cluster.
+    pub fn begin_run(&self) -> Result<(), EngineError> {
+        self.member()?.begin_run()
+    }
+
+    /// Registrations of brokers, for handshakes and for the controller.
+    ///
+    /// # Errors
+    /// `invalid_argument`: the broker is of no cluster.
+    pub fn know_brokers(&self, runs: &[KnownRun]) -> Result<(), EngineError> {
+        self.member()?.know(runs);
+        Ok(())
+    }
+
+    /// Watches the brokers as the controller of this term: `expired` events report who is silent, until the term ends. Everything that
+    /// was committed before the term must be applied, and the registrations of that state known.
+    ///
+    /// # Errors
+    /// `invalid_argument`: the broker is of no cluster.
+    pub fn watch_brokers(&self, term: u64) -> Result<(), EngineError> {
+        self.member()?.watch_brokers(term);
+        Ok(())
+    }
+
+    /// Roles of replicas as of entry `index`; those of an older entry are ignored. Never waits.
+    ///
+    /// # Errors
+    /// `invalid_argument`: the broker is of no cluster.
+    pub fn set_roles(&self, index: u64, changes: RoleChanges) -> Result<(), EngineError> {
+        self.member()?;
+        self.parts.partitions.replicas.set_roles(index, changes);
+        Ok(())
+    }
+
+    /// Where this broker stands in its cluster.
+    ///
+    /// # Errors
+    /// `invalid_argument`: the broker is of no cluster.
+    pub fn cluster_status(&self) -> Result<ClusterStatus, EngineError> {
+        Ok(self.member()?.status())
+    }
+}

@@ -1,0 +1,43 @@
+//! Who gives a command, and whether they may.
+use crate::access::{Access, Action, stream_resource};
+use crate::tls::Peer;
+use crate::user_rights::{UserAction, UserRights};
+use crate::view::StreamView;
+
+/// The user of a session at one command. Rights allow; a rule of the policy that denies the principal overrides them.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Caller<'a> {
+    pub(super) rights: &'a UserRights,
+    pub(super) access: &'a Access,
+    pub(super) peer: &'a Peer,
+}
+
+impl Caller<'_> {
+    /// Whether the rights allow it in the namespace of this number; `None` = one that does not exist.
+    pub(super) fn may(&self, action: UserAction, stream: Option<u64>) -> bool {
+        self.rights.allow(action, stream, None)
+    }
+
+    /// Whether the caller may do it with a topic, in the namespace of this number.
+    pub(super) fn may_with(
+        &self,
+        action: UserAction,
+        stream: Option<u64>,
+        topic: &StreamView,
+    ) -> bool {
+        self.rights.allow(action, stream, Some(topic.id)) && !self.is_denied(action, topic)
+    }
+
+    fn is_denied(&self, action: UserAction, topic: &StreamView) -> bool {
+        let in_policy = match action {
+            UserAction::Poll => Action::Subscribe,
+            UserAction::Send => Action::Publish,
+            UserAction::ReadTopic => Action::FetchPartitionMetadata,
+            UserAction::ReadServers => Action::FetchMetadata,
+        };
+        let resource = stream_resource(&topic.namespace, &topic.name);
+        let principal = &self.rights.principal;
+        self.access
+            .denies(self.peer, principal, in_policy, &resource)
+    }
+}

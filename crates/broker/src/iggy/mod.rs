@@ -1,0 +1,40 @@
+//! Iggy's clients (v1, v1b and v2, servers 0.4 to 0.9) on a port of their own: frames over TCP, with TLS when the broker has a certificate.
+//!
+//! * `context`: what all of it uses of the broker.
+//! * `listener`: from the socket to connections, and which of them give way.
+//! * `frames`: requests out of a connection's bytes, with their bounds.
+//! * `connection`: one client from its first byte to its last; login, and which command goes where.
+//! * `long`: requests of v2, with `session` (which were answered) and `producers` (with which its sends are stored once).
+//! * `caller`: whether the user of a session may do what it asks.
+//! * `refused`: statuses of what fails.
+//! * `resolve`: streams, topics and partitions by number or name.
+//! * `http`: the same over HTTP, on another port.
+//! * `send`, `poll`, `offsets` (`positions`, `pending`): the commands that move records. `groups`: who reads what. `clients`: who is connected. Every other one is decided by the control plane.
+//!
+//! Requests of a connection are answered in order, one at a time. Foreign words (stream for namespace, topic for stream)
+//! exist only in this folder. Why it is so: `docs/decisions/iggy.md`.
+mod caller;
+mod clients;
+mod connection;
+mod context;
+mod frames;
+mod groups;
+mod http;
+mod listener;
+mod long;
+mod offsets;
+mod pending;
+mod poll;
+mod positions;
+mod producers;
+mod refused;
+mod resolve;
+mod send;
+mod session;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use context::{IggyContext, Turns};
+pub use http::IggyHttpSettings;
+pub(crate) use listener::{listen, listen_http};
+pub(crate) use producers::Producers;

@@ -1,0 +1,174 @@
+//! Roles and open replicas of a broker.
+use super::super::{Partition, PartitionSpec};
+use super::messages::SlotState;
+use super::role::{RoleChanges, RoleSpec};
+use bascule_replica::leader::{IsrChange, Resignation};
+use parking_lot::Mutex;
+use std::collections::{HashMap, VecDeque};
+use std::fmt::Debug;
+use std::sync::{Arc, OnceLock};
+use tokio::sync::Notify;
+
+/// What a replica has to say to the controller. Repeated by the replica until an entry settles it.
+#[derive(Clone, Debug)]
+pub(crate) enum ReplicaReport {
+    /// A leader asks for another ISR.
+    Isr(IsrChange),
+    /// A leader gives up.
+    Resign(Resignation),
+    /// A leader found that the run of a member has lost data.
+    Unclean {
+        leader_epoch: u64,
+        broker: u64,
+        boot_epoch: u64,
+    },
+    /// A follower cannot tell that it holds what was counted of it.
+    OwnUnclean { leader_epoch: u64 },
+    /// A follower's leader lacks what was committed.
+    Leader {
+        leader_epoch: u64,
+        last_epoch: u64,
+        end: u64,
+        high_watermark: u64,
+    },
+}
+
+/// The way from a replica to other brokers and to NATS. Nothing here waits.
+pub(crate) trait ToBrokers: Debug + Send + Sync {
+    /// Fetch from the broker `leader`, with these values from now on.
+    fn fetch(&self, leader: u64, partition: &Partition, slot: SlotState);
+    /// Fetch no more.
+    fn end_fetch(&self, leader: u64, incarnation: u64);
+    /// End the connection to a leader that broke the protocol.
+    fn disconnect(&self, leader: u64);
+    /// Send to the controller.
+    fn report(&self, incarnation: u64, report: ReplicaReport);
+    /// This broker begins to lead the partition: it listens to NATS.
+    fn begin_leading(&self, partition: &Partition);
+    /// This broker leads the partition no more.
+    fn end_leading(&self, incarnation: u64);
+}
+
+/// A replica whose log is to end earlier.
+#[derive(Debug)]
+pub(crate) struct Truncation {
+    /// The replica, which is closed for it and opened again.
+    pub partition: Partition,
+    pub spec: PartitionSpec,
+    /// Where its log ends then: the beginning of a batch.
+    pub to: u64,
+    /// Under which it is truncated.
+    pub leader_epoch: u64,
+    /// Copy first what is truncated.
+    pub keeps: bool,
+}
+
+/// Roles and open replicas of partitions that have several.
+#[derive(Debug, Default)]
+pub(crate) struct Replicas {
+    table: Mutex<Table>,
+    truncations: Mutex<VecDeque<Truncation>>,
+    asked: Notify,
+    to_brokers: OnceLock<Arc<dyn ToBrokers>>,
+}
+
+#[derive(Debug, Default)]
+struct Table {
+    index: u64,
+    own: u64,
+    roles: HashMap<u64, Arc<RoleSpec>>,
+    open: HashMap<u64, (Partition, PartitionSpec)>,
+}
+
+impl Replicas {
+    /// Connects it with the other brokers. Only the first call counts.
+    pub fn connect(&self, to_brokers: Arc<dyn ToBrokers>) {
+        // A second one would be another run's.
+        let _ = self.to_brokers.set(to_brokers);
+    }
+
+    /// The way to the other brokers; `None` = the broker is of no cluster, or not yet.
+    pub fn to_brokers(&self) -> Option<&Arc<dyn ToBrokers>> {
+        self.to_brokers.get()
+    }
+
+    /// Takes over roles as of entry `index`; those of an older entry are ignored.
+    pub fn set_roles(&self, index: u64, changes: RoleChanges) {
+        let mut table = self.table.lock();
+        if index < table.index {
+            return;
+        }
+        (table.index, table.own) = (index, changes.broker);
+        for incarnation in changes.removed {
+            table.roles.remove(&incarnation);
+        }
+        for role in changes.roles {
+            let role = Arc::new(role);
+            let incarnation = role.incarnation;
+            table.roles.insert(incarnation, role.clone());
+            if let Some((partition, _)) = table.open.get(&incarnation) {
+                partition.set_role(table.own, role);
+            }
+        }
+    }
+
+    /// A replica was opened: it gets its role, if that is known.
+    pub fn opened(&self, partition: &Partition, spec: PartitionSpec) {
+        let mut table = self.table.lock();
+        let incarnation = partition.identity().incarnation;
+        if let Some(role) = table.roles.get(&incarnation) {
+            partition.set_role(table.own, role.clone());
+        }
+        table.open.insert(incarnation, (partition.clone(), spec));
+    }
+
+    /// An open partition got other settings.
+    pub fn configured(&self, spec: &PartitionSpec) {
+        if let Some((_, known)) = self.table.lock().open.get_mut(&spec.incarnation) {
+            known.clone_from(spec);
+        }
+    }
+
+    /// Has the log of a replica ended at `to`; `keeps`: what is truncated is copied first.
+    pub fn truncate(&self, partition: &Partition, to: u64, leader_epoch: u64, keeps: bool) {
+        let incarnation = partition.identity().incarnation;
+        let spec = match self.table.lock().open.get(&incarnation) {
+            Some((open, spec)) if open.is(partition) => spec.clone(),
+            _ => return,
+        };
+        self.truncations.lock().push_back(Truncation {
+            partition: partition.clone(),
+            spec,
+            to,
+            leader_epoch,
+            keeps,
+        });
+        self.asked.notify_one();
+    }
+
+    /// The next truncation that is asked for. One caller at a time.
+    pub async fn next_truncation(&self) -> Truncation {
+        loop {
+            if let Some(next) = { self.truncations.lock().pop_front() } {
+                return next;
+            }
+            self.asked.notified().await;
+        }
+    }
+
+    /// A replica has ended; another one of the same partition may be open by now.
+    pub fn closed(&self, partition: &Partition) {
+        let mut table = self.table.lock();
+        let incarnation = partition.identity().incarnation;
+        let open = table.open.get(&incarnation);
+        if open.is_some_and(|(open, _)| open.is(partition)) {
+            table.open.remove(&incarnation);
+        }
+    }
+
+    /// The open replica of a partition.
+    pub fn find(&self, incarnation: u64) -> Option<Partition> {
+        let table = self.table.lock();
+        table.open.get(&incarnation).map(|(open, _)| open.clone())
+    }
+}
