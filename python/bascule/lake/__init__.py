@@ -12,7 +12,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from bascule.lake.erasing import Erasure, erase
     from bascule.lake.maintenance import compact, coverage, expire, vacuum
+    from bascule.lake.merge_options import MergeOptions
+    from bascule.lake.merging import merge_epoch, start_merge
     from bascule.lake.options import ArchiveOptions, parse_archive_options
     from bascule.lake.ranges import Covered, Source
     from bascule.lake.writing import start, write_epoch
@@ -20,12 +23,17 @@ if TYPE_CHECKING:
 __all__ = [
     "ArchiveOptions",
     "Covered",
+    "Erasure",
+    "MergeOptions",
     "Source",
     "compact",
     "coverage",
+    "erase",
     "expire",
+    "merge_epoch",
     "parse_archive_options",
     "start",
+    "start_merge",
     "vacuum",
     "write_epoch",
 ]
@@ -33,12 +41,17 @@ __all__ = [
 _HOMES = {
     "ArchiveOptions": "options",
     "Covered": "ranges",
+    "Erasure": "erasing",
+    "MergeOptions": "merge_options",
     "Source": "ranges",
     "compact": "maintenance",
     "coverage": "maintenance",
+    "erase": "erasing",
     "expire": "maintenance",
+    "merge_epoch": "merging",
     "parse_archive_options": "options",
     "start": "writing",
+    "start_merge": "merging",
     "vacuum": "maintenance",
     "write_epoch": "writing",
 }

@@ -5,20 +5,20 @@ read in order of their least offset, and rows are held back until no row group t
 memory is bounded by the row groups that overlap. Nothing here loops over rows.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
-from bascule.errors import CorruptionError
-from bascule.lake.ranges import Covered, Source
+from bascule.errors import CorruptionError, StateError
+from bascule.lake.ranges import SOURCE_COLUMNS, Covered, Erased, Source
+from bascule.lake.views import without_views
 
 if TYPE_CHECKING:
     from bascule.lake.storage import FileStore
 
 BATCH_ROWS: Final = 16_384
 """Rows of a record batch, at most."""
-_KEYS: Final = ("stream", "incarnation", "partition")
 
 
 @dataclass(frozen=True)
@@ -29,11 +29,24 @@ class ArchivedFile:
         name: in the store of the table.
         constants: values of columns that the file does not have, because they are partition values of the table.
         bounds: least and greatest value by column, both inclusive, for columns that have statistics.
+        latest_us: no record was received after it, in us since 1970; None = not known.
     """
 
     name: str
     constants: tuple[tuple[str, Any], ...]
     bounds: tuple[tuple[str, Any, Any], ...]
+    latest_us: int | None = None
+
+    def values_of(self, column: str) -> tuple[Any, ...]:
+        """Known values of a column: the one of all rows, or the least and the greatest one; empty = none is known."""
+        constant = dict(self.constants)
+        if column in constant:
+            return (constant[column],)
+        return next(((low, high) for name, low, high in self.bounds if name == column), ())
+
+    def single_values(self) -> dict[str, Any]:
+        """The value by column, of columns with the same known value in all rows."""
+        return {**{name: low for name, low, high in self.bounds if low == high}, **dict(self.constants)}
 
     def may_have(self, wanted: "Wanted") -> bool:
         """Whether rows of a range may be in the file."""
@@ -63,15 +76,41 @@ class Pinned:
         columns: names, also of those that are partition values.
         covered: offsets that the version covers, for those of the sources asked for that it has rows of.
         files: its data files.
+        sources: all that the table records as covered, also earlier incarnations; empty of a Delta table, which cannot
+            list them.
+        erased: rows that were erased by key, for those of the sources asked for that have such rows. Their offsets are
+            covered.
     """
 
     columns: frozenset[str]
     covered: Mapping[Source, Covered]
     files: tuple[ArchivedFile, ...]
+    sources: frozenset[Source] = frozenset()
+    erased: Mapping[Source, Erased] = field(default_factory=dict[Source, Erased])
 
     def files_of(self, wanted: Wanted) -> tuple[ArchivedFile, ...]:
         """The files in which rows of a range may be."""
         return tuple(file for file in self.files if file.may_have(wanted))
+
+    def incarnations(self, stream: str, partitions: Collection[int] | None = None) -> frozenset[int]:
+        """Incarnations of a stream's partitions, as far as the table shows them without its rows.
+
+        These are the recorded ones, and the least and the greatest one of each file that has rows of this stream alone.
+
+        Args:
+            stream: its name.
+            partitions: only of these, from files that have rows of one of them alone; None = of all partitions.
+        """
+        found = {
+            each.incarnation
+            for each in self.sources
+            if each.stream == stream and (partitions is None or each.partition in partitions)
+        }
+        for file in self.files:
+            single = file.single_values()
+            if single.get("stream") == stream and (partitions is None or single.get("partition") in partitions):
+                found.update(file.values_of("incarnation"))
+        return frozenset(found)
 
 
 def read_archived(
@@ -87,16 +126,18 @@ def read_archived(
 
     Raises:
         CorruptionError: a file is missing or cannot be read, or an offset is there twice.
+        StateError: a file has not one of the columns, because the table got it later.
     """
     pa: Any = import_module("pyarrow")
-    groups = sorted((each for file in files for each in _groups(store, file, wanted)), key=lambda each: each.least)
+    groups = sorted((each for file in files for each in row_groups(store, file, wanted)), key=lambda each: each.least)
     held: Any = None
     written = wanted.first - 1
     for number, group in enumerate(groups):
         rows = group.read(wanted, columns)
-        held = rows if held is None else pa.concat_tables([held, rows])
+        # In files that deltalake's compaction wrote every column may be null.
+        held = rows if held is None else pa.concat_tables([held, rows], promote_options="default")
         bound = groups[number + 1].least if number + 1 < len(groups) else wanted.end
-        ready, held = _until(held.sort_by("offset"), bound)
+        ready, held = _until(_in_order(held), bound)
         written = _check_ascending(group.file, ready, written)
         for batch in ready.combine_chunks().to_batches(max_chunksize=BATCH_ROWS):
             if batch.num_rows:
@@ -104,7 +145,7 @@ def read_archived(
 
 
 @dataclass(frozen=True)
-class _Group:
+class RowGroup:
     """A row group that may have rows of the range. Its file is open only while it is read."""
 
     store: "FileStore"
@@ -114,44 +155,72 @@ class _Group:
     least: int
 
     def read(self, wanted: Wanted, columns: Sequence[str]) -> Any:
-        """Its rows of the range, with the column `offset`."""
+        """Its rows of the range, with the column `offset`.
+
+        Raises:
+            StateError: the file has not one of the columns.
+        """
         pa: Any = import_module("pyarrow")
         pc: Any = import_module("pyarrow.compute")
         there = set(self.metadata.schema.to_arrow_schema().names)
-        names = [name for name in dict.fromkeys([*columns, *_KEYS, "offset"]) if name in there]
+        constants = dict(self.file.constants)
+        if lacking := [name for name in columns if name not in there and name not in constants]:
+            raise StateError(
+                "failed_precondition",
+                f"the archive's file {self.file.name} has no column {lacking[0]}, which was added to the table later: "
+                "read without it, or only records that were archived since",
+                {"file": self.file.name, "column": lacking[0]},
+            )
+        names = [name for name in dict.fromkeys([*columns, *SOURCE_COLUMNS, "offset"]) if name in there]
         parquet: Any = import_module("pyarrow.parquet")
-        with _named(self.file), self.store.reading(self.file.name) as raw:
-            rows = parquet.ParquetFile(raw, metadata=self.metadata).read_row_group(self.number, columns=names)
+        with corrupt_file_named(self.file), self.store.reading(self.file.name) as raw:
+            file = parquet.ParquetFile(raw, metadata=self.metadata, page_checksum_verification=True)
+            rows = file.read_row_group(self.number, columns=names)
+        rows = without_views(rows)
         kept = pc.and_(pc.greater_equal(rows["offset"], wanted.first), pc.less(rows["offset"], wanted.end))
         for name, value in _key(wanted.source).items():
             if name in there:
                 kept = pc.and_(kept, pc.equal(rows[name], pa.scalar(value, rows.schema.field(name).type)))
-        rows = rows.filter(kept)
-        for name, value in self.file.constants:
+        if not pc.all(kept).as_py():
+            rows = rows.filter(kept)
+        for name, value in constants.items():
             if name in columns:
                 rows = rows.append_column(name, pa.repeat(pa.scalar(value), rows.num_rows))
         return rows
 
 
-def _groups(store: "FileStore", file: ArchivedFile, wanted: Wanted) -> Iterator[_Group]:
+def row_groups(store: "FileStore", file: ArchivedFile, wanted: Wanted) -> Iterator[RowGroup]:
+    """The row groups of a file that may have rows of a range, in their order.
+
+    Raises:
+        CorruptionError: the file is missing or cannot be read.
+    """
     parquet: Any = import_module("pyarrow.parquet")
-    with _named(file), store.reading(file.name) as raw:
+    with corrupt_file_named(file), store.reading(file.name) as raw:
         metadata = parquet.read_metadata(raw)
     names = {metadata.schema.column(number).path: number for number in range(len(metadata.schema))}
     for number in range(metadata.num_row_groups):
         bounds = _bounds(metadata.row_group(number), names)
         if ArchivedFile(file.name, file.constants, bounds).may_have(wanted):
             least = next((low for name, low, _ in bounds if name == "offset"), wanted.first)
-            yield _Group(store, file, metadata, number, max(least, wanted.first))
+            yield RowGroup(store, file, metadata, number, max(least, wanted.first))
 
 
 def _bounds(group: Any, names: Mapping[str, int]) -> tuple[tuple[str, Any, Any], ...]:
     found: list[tuple[str, Any, Any]] = []
-    for name in (*_KEYS, "offset"):
+    for name in (*SOURCE_COLUMNS, "offset"):
         statistics = group.column(names[name]).statistics if name in names else None
         if statistics is not None and statistics.has_min_max:
             found.append((name, statistics.min, statistics.max))
     return tuple(found)
+
+
+def _in_order(rows: Any) -> Any:
+    """Rows in order of offset; those that are in order already, which an archive writes, are not copied."""
+    pc: Any = import_module("pyarrow.compute")
+    offsets = rows["offset"]
+    is_sorted = pc.all(pc.less_equal(offsets[:-1], offsets[1:])).as_py() if len(offsets) > 1 else True
+    return rows if is_sorted else rows.sort_by("offset")
 
 
 def _until(rows: Any, bound: int) -> tuple[Any, Any]:
@@ -182,11 +251,12 @@ def _key(source: Source) -> dict[str, Any]:
     return {"stream": source.stream, "incarnation": source.incarnation, "partition": source.partition}
 
 
-class _named:  # noqa: N801 - reads as a function
+class corrupt_file_named:  # noqa: N801 - reads as a function
     """Adds the name of a file to errors about it."""
 
-    def __init__(self, file: ArchivedFile) -> None:
+    def __init__(self, file: ArchivedFile, remedy: str = "restore it, or set onDataLoss to skip its records") -> None:
         self._file = file
+        self._remedy = remedy
 
     def __enter__(self) -> None:
         return
@@ -194,5 +264,5 @@ class _named:  # noqa: N801 - reads as a function
     def __exit__(self, kind: object, cause: BaseException | None, trace: object) -> None:
         if isinstance(cause, (OSError, ValueError)):  # of pyarrow: ArrowInvalid is a ValueError
             what = "is missing" if isinstance(cause, FileNotFoundError) else f"cannot be read: {cause}"
-            message = f"the archive's file {self._file.name} {what}; restore it, or set onDataLoss to skip its records"
+            message = f"the archive's file {self._file.name} {what}; {self._remedy}"
             raise CorruptionError("damaged", message, {"file": self._file.name}) from cause

@@ -12,9 +12,10 @@ from typing import Any, Final
 from bascule.errors import StateError
 from bascule.failpoints import failpoint
 from bascule.lake.conflicts import MOST_CONFLICTS, pause, too_many
-from bascule.lake.epochs import Already, Epoch, decide
+from bascule.lake.epochs import Already, Epoch, Noted, decide, lacking
 from bascule.lake.files import DataFile
 from bascule.lake.lake_table import LakeTable
+from bascule.lake.progress import Progress
 
 logger = logging.getLogger("bascule.lake")
 
@@ -22,14 +23,17 @@ MOST_FAILURES: Final = 4
 """Attempts at a commit whose outcome is unknown."""
 
 
-def commit_epoch(table: LakeTable, schema: Any, epoch: Epoch, files: Sequence[DataFile]) -> bool:
+def commit_epoch(
+    table: LakeTable, schema: Any, epoch: Epoch, files: Sequence[DataFile], progress: Progress | None = None
+) -> bool:
     """Append the files of an epoch, unless the table has it.
 
     Args:
         table: the table.
         schema: Arrow schema of its rows, with all partition columns.
-        epoch: with at least one row.
+        epoch: with at least one row, or a planned range without records.
         files: of the winning attempts of all tasks.
+        progress: what the checkpoint notes about the table; None = nothing.
 
     Returns:
         Whether this attempt's files are in the table. If not, another attempt's are, and these were deleted.
@@ -38,12 +42,13 @@ def commit_epoch(table: LakeTable, schema: Any, epoch: Epoch, files: Sequence[Da
         StateError: the epoch is refused (see `decide`), or the table is another one.
         UnavailableError: other writers won `MOST_CONFLICTS` times.
     """
-    table.prepare(schema)
-    table.finish()
+    noted = prepare(table, schema, epoch, progress)
     failures = 0
     for attempt in range(MOST_CONFLICTS):
         state, handle = table.snapshot(epoch)
-        decision = decide(table.uri, state, epoch)
+        decision = decide(table.uri, state, epoch, noted)
+        if progress is not None:
+            progress.note(epoch.number)
         if isinstance(decision, Already):
             return _finish_earlier(table, decision, epoch, files)
         check_files(table, files)
@@ -63,6 +68,23 @@ def commit_epoch(table: LakeTable, schema: Any, epoch: Epoch, files: Sequence[Da
             return True
         pause(attempt)
     raise too_many(table.uri)
+
+
+def prepare(table: LakeTable, schema: Any, epoch: Epoch, progress: Progress | None) -> Noted | None:
+    """Create a table if it is missing and may be, compare it, and finish its commits.
+
+    Returns:
+        The last epoch before this one that the checkpoint has written.
+
+    Raises:
+        StateError: the table is missing, and the checkpoint has written epochs to it, or it is another one.
+    """
+    noted = None if progress is None else progress.before(epoch.number)
+    if noted is not None and not table.exists():
+        raise lacking(table.uri, None, epoch, noted)
+    table.prepare(schema)
+    table.finish()
+    return noted
 
 
 def _finish_earlier(table: LakeTable, decision: Already, epoch: Epoch, files: Sequence[DataFile]) -> bool:

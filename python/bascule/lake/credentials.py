@@ -23,6 +23,9 @@ VARIABLES: Final = (
     "AWS_ROLE_ARN",
 )
 """Storage options, by their names in the environment."""
+_CONTENT: Final = (
+    'it must hold an object with texts, as {"AWS_REGION": "…"} for S3, or the properties of the Iceberg catalog'
+)
 DEFAULT_REGION: Final = "us-east-1"
 
 
@@ -80,7 +83,7 @@ def _document(path: str) -> dict[str, Any]:
         what = f"the file of the option credentials cannot be read: {path}: {cause.strerror}"
         raise error("failed_precondition", f"{what}; {REMEDY}") from cause
     except (ValueError, RecursionError) as cause:  # its content is not repeated: it holds secrets
-        raise usage(f"the file of the option credentials is not valid JSON: {path}") from cause
+        raise usage(f"the file of the option credentials is not valid JSON: {path}; {_CONTENT}") from cause
     if not isinstance(document, dict):
-        raise usage(f"the file of the option credentials is not a JSON object: {path}")
+        raise usage(f"the file of the option credentials is not a JSON object: {path}; {_CONTENT}")
     return cast("dict[str, Any]", document)

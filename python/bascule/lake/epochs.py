@@ -6,13 +6,16 @@ not appended again by another query, or by the same one with a new or an older c
 """
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from hashlib import blake2b
-from typing import Any
+from typing import Any, Final
 
 from bascule.errors import BrokerError, StateError
 from bascule.lake.ranges import Covered, Source, Written, extend, starting_offsets
+
+_RANDOM_UUID: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
 
 
 @dataclass(frozen=True)
@@ -60,6 +63,8 @@ class Epoch:
         rows: number of rows.
         ranges: offsets by source; None = the rows have no offsets.
         complete: see `bascule.lake.ranges.extend`.
+        offsets_hash: of the checkpoint's file of offsets for this epoch, by `bascule.spark.checkpoint_copies`; empty =
+            not known.
     """
 
     writer: Writer
@@ -69,6 +74,7 @@ class Epoch:
     rows: int
     ranges: Mapping[Source, Written] | None
     complete: bool = False
+    offsets_hash: str = ""
 
     def shown_ranges(self) -> dict[str, list[int]]:
         """First offset and end by source, as the table's history shows them."""
@@ -80,12 +86,16 @@ class Epoch:
 
 @dataclass(frozen=True)
 class Recorded:
-    """The last epoch of a writer, as the table's commit has it."""
+    """The last epoch of a writer, as the table's commit has it. `offsets` stands for `Epoch.offsets_hash`; 0 = not
+    known. `complete`: 1, if `Epoch.complete` was true.
+    """
 
     epoch: int
     run: int
     token: int
     rows: int
+    offsets: int = 0
+    complete: int = 0
 
 
 @dataclass(frozen=True)
@@ -96,11 +106,13 @@ class TableState:
         last: last epoch of its writer.
         target_writer: `Writer.owner` of the writer that used the same target name last.
         covered: offsets of those sources of the epoch that the table has rows of.
+        is_foreign: the table has rows, and none of its commits is of a query or a job.
     """
 
     last: Recorded | None = None
     target_writer: int | None = None
     covered: Mapping[Source, Covered] = field(default_factory=dict[Source, Covered])
+    is_foreign: bool = False
 
 
 @dataclass(frozen=True)
@@ -118,42 +130,115 @@ class Already:
     own: bool
 
 
-def decide(table: str, state: TableState, epoch: Epoch) -> Append | Already:
+@dataclass(frozen=True)
+class Noted:
+    """An epoch that the checkpoint has written to the table before.
+
+    Attributes:
+        epoch: its number.
+        file: of the checkpoint, which says so.
+    """
+
+    epoch: int
+    file: str
+
+
+def decide(table: str, state: TableState, epoch: Epoch, noted: Noted | None = None) -> Append | Already:
     """Whether to append an epoch.
 
     Args:
         table: path of the table, for messages.
         state: of the snapshot that the commit will be based on.
-        epoch: with at least one row.
+        epoch: with at least one row, or a planned range without records.
+        noted: the last epoch before it that the checkpoint has written; None = none, or not known.
 
     Raises:
-        StateError: the epoch is older than the table, a second write under one name, or its records are in the table.
+        StateError: the epoch is older than the table, a second write under one name, or its records are in the table;
+            or the table lacks the epoch that is noted, or has rows that no query wrote.
     """
     last = state.last
+    if noted is not None and (last is None or last.epoch < noted.epoch):
+        raise lacking(table, last, epoch, noted, state.covered)
     if last is not None and epoch.number < last.epoch:
         raise _refused(
             f"{table} has epoch {last.epoch} of this query, and the checkpoint continues with epoch {epoch.number}: an "
             f"older copy of the checkpoint was restored. {_remedy(state)}",
             table,
             epoch,
+            "sink_epoch",
         )
     if last is not None and epoch.number == last.epoch:
         return _replayed(table, state, last, epoch)
+    if state.is_foreign and epoch.ranges is not None:
+        raise foreign(table, epoch)
     if epoch.ranges is None:
         _check_target(table, state, epoch)
     else:
         _check_overlap(table, state, epoch, epoch.ranges)
-    number, follows = epoch.writer.number, last is not None and epoch.number == last.epoch + 1
+    number = epoch.writer.number
+    # The options may change between runs: an epoch that was filtered may have left out records behind its last row.
+    follows = last is not None and bool(last.complete) and epoch.number == last.epoch + 1
     covered = {
         source: extend(state.covered.get(source), written, number, complete=epoch.complete, follows=follows)
         for source, written in (epoch.ranges or {}).items()
+        if written.rows or not _is_covered(state, source, written)
     }
-    return Append(Recorded(epoch.number, number_of(epoch.run_id), number_of(epoch.token), epoch.rows), covered)
+    numbers = (number_of(epoch.run_id), number_of(epoch.token), epoch.rows, _offsets_number(epoch), int(epoch.complete))
+    return Append(Recorded(epoch.number, *numbers), covered)
+
+
+def lacking(
+    table: str, last: Recorded | None, epoch: Epoch, noted: Noted, covered: Mapping[Source, Covered] | None = None
+) -> BrokerError:
+    """The refusal of a table that lacks an epoch which its checkpoint has written.
+
+    Args:
+        table: path of the table.
+        last: last epoch of the query in it; None = it has none.
+        epoch: that would be appended.
+        noted: what the checkpoint notes.
+        covered: what the table has of the epoch's sources, as far as known.
+    """
+    has = "none of this query's epochs" if last is None else f"epoch {last.epoch} of this query"
+    why = "the table was deleted, or this is another one" if last is None else "an older copy of it was restored"
+    offsets = f"startingOffsets {_offsets(covered)}" if covered else "startingOffsets"
+    return _refused(
+        f"{table} has {has}, and the checkpoint continues with epoch {epoch.number} after it has written epoch "
+        f"{noted.epoch}: {why}, and the records between would be missing. Restore the table, or use a new checkpoint "
+        f"and {offsets}; to continue without these records, delete {noted.file}",
+        table,
+        epoch,
+        "sink_epoch",
+    )
+
+
+def foreign(table: str, epoch: Epoch) -> BrokerError:
+    """The refusal of a table whose rows another program wrote: which records they are is not recorded."""
+    return _refused(
+        f"{table} has rows that Bascule did not write, and nothing shows which records of the streams are among them: "
+        "write to a new table. To keep these rows, begin the query after them (startingOffsets), and copy them to the "
+        "new table with the program that wrote them",
+        table,
+        epoch,
+    )
+
+
+def run_of(job_group: str | None) -> str | None:
+    """The id of the run of a streaming query; None = the job group is the user's, not Spark's.
+
+    Spark gives each run a random UUID. A group that a notebook or a scheduler sets keeps its name after a restart, so
+    it does not distinguish runs.
+    """
+    return job_group if job_group and _RANDOM_UUID.fullmatch(job_group) else None
 
 
 def number_of(text: str) -> int:
     """A number of 63 bits that stands for a text: tables record numbers only."""
     return int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "big") >> 1
+
+
+def _offsets_number(epoch: Epoch) -> int:
+    return number_of(epoch.offsets_hash) if epoch.offsets_hash else 0
 
 
 def _replayed(table: str, state: TableState, last: Recorded, epoch: Epoch) -> Already:
@@ -166,10 +251,19 @@ def _replayed(table: str, state: TableState, last: Recorded, epoch: Epoch) -> Al
             table,
             epoch,
         )
+    if 0 not in (last.offsets, _offsets_number(epoch)) and last.offsets != _offsets_number(epoch):
+        raise _refused(
+            f"{table} has epoch {epoch.number} of this query, and this checkpoint planned the epoch at another time: "
+            "it is a copy of the checkpoint that wrote it, or the other way round. Give each query a new checkpoint of "
+            f"its own; the one that wrote the epoch may continue. {_remedy(state)}{_rest(epoch)}",
+            table,
+            epoch,
+            "sink_replay_differs",
+        )
     missing = [
         source
         for source, written in (epoch.ranges or {}).items()
-        if source not in state.covered or written.end > state.covered[source].end
+        if written.rows and (source not in state.covered or written.end > state.covered[source].end)
     ]
     if missing or epoch.rows != last.rows:
         what = f"records of {missing[0]} that the table lacks" if missing else f"{epoch.rows} rows, not {last.rows}"
@@ -179,12 +273,14 @@ def _replayed(table: str, state: TableState, last: Recorded, epoch: Epoch) -> Al
                 "the query gives other rows each time. Write to a new table",
                 table,
                 epoch,
+                "sink_replay_differs",
             )
         raise _refused(
             f"{table} has epoch {epoch.number} of this query, and its repetition has {what}: the checkpoint was copied "
             f"or restored, or the query gives other rows each time. {_remedy(state)}{_rest(epoch)}",
             table,
             epoch,
+            "sink_replay_differs",
         )
     return Already(own=False)
 
@@ -203,7 +299,7 @@ def _check_target(table: str, state: TableState, epoch: Epoch) -> None:
 def _check_overlap(table: str, state: TableState, epoch: Epoch, ranges: Mapping[Source, Written]) -> None:
     for source, written in ranges.items():
         covered = state.covered.get(source)
-        if covered is None or written.first >= covered.end:
+        if covered is None or not written.rows or not _is_covered(state, source, written):
             continue
         if covered.writer == epoch.writer.number and not epoch.complete:
             continue  # a join or a watermark gives records later than others: the epoch alone shows that they are new
@@ -225,6 +321,12 @@ def _check_overlap(table: str, state: TableState, epoch: Epoch, ranges: Mapping[
             table,
             epoch,
         )
+
+
+def _is_covered(state: TableState, source: Source, written: Written) -> bool:
+    """Whether the table has the first offset of a range already."""
+    covered = state.covered.get(source)
+    return covered is not None and written.first < covered.end
 
 
 def _remedy(state: TableState) -> str:
@@ -256,6 +358,6 @@ def _offsets(covered: Mapping[Source, Covered]) -> str:
     return json.dumps(starting_offsets(covered), sort_keys=True)
 
 
-def _refused(message: str, table: str, epoch: Epoch) -> BrokerError:
+def _refused(message: str, table: str, epoch: Epoch, code: str = "sink_conflict") -> BrokerError:
     details: dict[str, Any] = {"table": table, "query": epoch.writer.query_id, "epoch": epoch.number}
-    return StateError("failed_precondition", message, details)
+    return StateError(code, message, details)

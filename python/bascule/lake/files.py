@@ -14,10 +14,11 @@ from typing import Any, Final
 from bascule.lake.options import ArchiveOptions, codec_of
 from bascule.lake.partitioning import Values
 from bascule.lake.plans import FilePlan
+from bascule.lake.ranges import SOURCE_COLUMNS
 
 MOST_OPEN: Final = 64
 """Files that one task keeps open for one table; of more, the one used longest ago is closed."""
-ORDER: Final = ("stream", "incarnation", "partition", "offset")
+ORDER: Final = (*SOURCE_COLUMNS, "offset")
 """Columns by which rows are sorted, as far as a table has them."""
 _DICTIONARY: Final = ("stream", "incarnation", "partition", "subject", "reply")
 _DELTA_PACKED: Final = ("offset", "timestamp")
@@ -237,7 +238,9 @@ def _key_at(table: Any, keys: Sequence[str], row: int) -> tuple[tuple[bool, Any]
 
 
 def _properties(writer: TableWriter) -> dict[str, Any]:
-    """Properties of a Parquet file: codec, dictionaries for repeated values, statistics for what is searched."""
+    """Properties of a Parquet file: codec, dictionaries for repeated values, statistics for what is searched, and
+    checksums, without which most damage would be read as other values.
+    """
     pa: Any = import_module("pyarrow")
     codec, level = codec_of(writer.options.compression)
     schema = writer.plan.schema
@@ -251,6 +254,7 @@ def _properties(writer: TableWriter) -> dict[str, Any]:
         "use_dictionary": dictionary or False,
         "column_encoding": packed or None,
         "write_statistics": searched or False,
+        "write_page_checksum": True,
         "store_schema": False,
     }
 

@@ -7,8 +7,9 @@ if TYPE_CHECKING:
     from bascule.lake.archived import Pinned
     from bascule.lake.epochs import Append, Epoch, TableState
     from bascule.lake.files import DataFile
+    from bascule.lake.matching import KeyFilter, Match
     from bascule.lake.plans import FilePlan
-    from bascule.lake.ranges import Covered, Source
+    from bascule.lake.ranges import Covered, Erased, Source
     from bascule.lake.storage import FileStore
 
 
@@ -32,6 +33,17 @@ class LakeTable(Protocol):
 
         Raises:
             StateError: the table is another one.
+        """
+        ...
+
+    def compare(self, schema: Any) -> None:
+        """Compare the table, if it is there, with rows as `prepare` does. Creates nothing.
+
+        Args:
+            schema: Arrow schema of the table; None = only what a row of the table is, and what else is at its place.
+
+        Raises:
+            StateError: the table is another one, or a table of another format is at its place.
         """
         ...
 
@@ -77,6 +89,39 @@ class LakeTable(Protocol):
         Raises:
             UsageError: tables of this format are not read here.
             StateError: the table has rows that were deleted or changed by another program.
+        """
+        ...
+
+    def found(self, sources: "Iterable[Source]") -> "Pinned | None":
+        """As `pinned`, by one look at the table; None = there is no table."""
+        ...
+
+    def opened(self) -> "tuple[Any, Pinned]":
+        """The newest version: a handle to `erase` against, and its files; of what it covers nothing.
+
+        Raises:
+            StateError: the table has rows that were deleted or changed by another program.
+        """
+        ...
+
+    def check_erasable(self) -> None:
+        """Refuse a table from which records cannot be erased.
+
+        Raises:
+            StateError: a property of the table prevents it, or would keep the records.
+        """
+        ...
+
+    def erase(self, handle: Any, wanted: "KeyFilter", matches: "Sequence[Match]") -> "Mapping[Source, Erased] | None":
+        """Erase records, or the first of them, in one commit that also records how many, and where; never the key.
+
+        Args:
+            handle: of `opened`.
+            wanted: the records.
+            matches: all of them in the files of that version; at least one.
+
+        Returns:
+            What was erased; None = the table has changed meanwhile, and nothing was erased.
         """
         ...
 

@@ -30,7 +30,7 @@ MOST_VALUES_BYTES: Final = 600
 _LEAST_BYTES: Final = 64
 """Shortened names are not made shorter than this: a hash with something before it."""
 _CUT: Final = "@"
-"""Between the beginning of a long name and its hash. It is `%40` in other names, so that two never become one."""
+"""Between the beginning of a long name and its hash. Escaped in other names, so that two never become one."""
 _CUT_IN_CATALOG: Final = "_41"
 """The same in a catalog: an escaped `A`, which is never escaped otherwise."""
 
@@ -52,13 +52,13 @@ def _with_stream(part: str, stream: str) -> str:
 
 
 def stream_folder(stream: str, most: int = MOST_NAME_BYTES) -> str:
-    """The folder name of a stream: bytes other than letters, digits, `.`, `-` and `_` become `%XX`, and so does a
+    """The folder name of a stream: bytes other than letters, digits, `.`, `-` and `_` become `~XX`, and so does a
     first `.` or `_`, which would hide it from readers. A name of more than `most` bytes becomes its beginning, `@` and
-    a hash.
+    a hash. `%XX` would not do: deltalake 1.6 looks for the log of such a table in the folder that this stands for.
     """
-    parts = [quote(char, safe="") for char in stream]
+    parts = ["~7E" if char == "~" else quote(char, safe="").replace("%", "~") for char in stream]
     if stream[:1] in (".", "_"):
-        parts[0] = f"%{ord(stream[0]):02X}"
+        parts[0] = f"~{ord(stream[0]):02X}"
     return _shortened(stream, parts, most, _CUT)
 
 

@@ -34,10 +34,11 @@ def compact(options: ArchiveOptions, *, stream: str = "") -> dict[str, Any]:
 
     Raises:
         UsageError: it is a Parquet table.
+        CorruptionError: a file that is to be merged is missing, or a page of it fails its checksum.
         StateError: there is no such table, or it has delete files of Iceberg.
         UnavailableError: other writers committed first many times in a row.
     """
-    return _opened(options, stream).compact()
+    return open_existing(options, stream).compact()
 
 
 def vacuum(
@@ -69,7 +70,7 @@ def vacuum(
             f"retention_hours is {retention_hours}: it must be at least {LEAST_RETENTION_HOURS}, because younger files "
             "may belong to a running micro-batch"
         )
-    return _opened(options, stream).vacuum(retention_hours, dry_run=dry_run)
+    return open_existing(options, stream).vacuum(retention_hours, dry_run=dry_run)
 
 
 def expire(options: ArchiveOptions, *, stream: str = "", retention_hours: float = DEFAULT_RETENTION_HOURS) -> list[int]:
@@ -93,7 +94,7 @@ def expire(options: ArchiveOptions, *, stream: str = "", retention_hours: float 
     """
     from bascule.lake.iceberg import maintenance, target  # noqa: PLC0415 - the package may be missing
 
-    table = _opened(options, stream)
+    table = open_existing(options, stream)
     if not isinstance(table, target.IcebergTarget):
         raise usage("expire is for Iceberg tables: vacuum deletes files of Delta and Parquet tables")
     return maintenance.expire(table, retention_hours)
@@ -110,7 +111,7 @@ def coverage(options: ArchiveOptions, sources: list[Source], *, stream: str = ""
     Raises:
         StateError: there is no such table.
     """
-    return _opened(options, stream).covered(sources)
+    return open_existing(options, stream).covered(sources)
 
 
 def compact_if_due(table: LakeTable, options: ArchiveOptions, epoch: int) -> None:
@@ -125,10 +126,22 @@ def compact_if_due(table: LakeTable, options: ArchiveOptions, epoch: int) -> Non
     logger.info("%s: compaction merged %s files", table.uri, figures.get("numFilesRemoved"))
 
 
-def _opened(options: ArchiveOptions, stream: str) -> LakeTable:
+def open_existing(options: ArchiveOptions, stream: str) -> LakeTable:
+    """The table of a stream, or the only one.
+
+    Raises:
+        UsageError: the path contains `{stream}`, and none is named, or the other way round.
+        StateError: there is no such table.
+    """
     if options.has_table_per_stream and not stream:
         raise usage("the path contains {stream}: name the stream whose table is meant")
+    if stream and not options.has_table_per_stream:
+        raise usage(
+            f"stream is {stream!r}, and the path {options.path!r} has no {{stream}}, so it names one table of all its "
+            "streams: leave stream out, or give the path that the archive was written with"
+        )
     table = open_table(options, stream)
     if not table.exists():
-        raise StateError("failed_precondition", f"there is no {options.table_format} table in {table.uri}")
+        what = f"there is no {options.table_format} table in {table.uri}{f' for stream {stream}' if stream else ''}"
+        raise StateError("failed_precondition", f"{what}: correct the path, or name its format")
     return table

@@ -8,7 +8,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Final, Literal, cast
 
+from bascule.spark.connection_options import ADDRESS
 from bascule.spark.option_model import CATALOG_PROPERTIES, OptionSet, choice, flag, number, size, text
+from bascule.spark.spelling import named, spelled, surface
 from bascule.spark.usage import nearest, usage
 
 FORMATS: Final = ("delta", "parquet", "iceberg")
@@ -24,9 +26,11 @@ MOST_COMPACT_EVERY: Final = 1_000_000
 CODECS: Final = ("zstd", "snappy", "lz4", "gzip", "none")
 _LEVELS: Final = {"zstd": (1, 22), "gzip": (1, 9)}
 _BUCKET: Final = re.compile(r"bucket\((\d+)\)")
+_BRACES: Final = re.compile(r"\{[^{}]*\}")
+_BUCKET_URL: Final = re.compile(r"s3://[^/]")
 _NAME_IN_CATALOG: Final = re.compile(r"(?:[A-Za-z0-9_-]+\.)+[A-Za-z0-9_-]+")
-_SPARK_OWN: Final = frozenset({"checkpointlocation", "queryname", "format"})
-"""Options that Spark adds to those of a sink."""
+_SPARK_OWN: Final = frozenset({"checkpointlocation", "queryname", "format", "onetable"})
+"""Options that Spark and `write_epoch` add to those of a sink."""
 
 TABLE: Final = OptionSet(
     "Archive",
@@ -83,6 +87,18 @@ TABLE: Final = OptionSet(
             "the rows are all records of their streams, unfiltered, so that missing offsets do not exist",
             default="false",
         ),
+        text(
+            "reportTo",
+            "a broker, as `address` of the source, to which each commit reports what the table has, for streams with "
+            "`retention_after_archive`; needs `complete`",
+            unset="nothing is reported",
+        ),
+        flag(
+            "reportTakeOver",
+            "the table replaces another archive of its streams, whose reports do not count any more",
+            default="false",
+        ),
+        text("reportNamespace", "namespace of the streams, for reports; `archive` sets it itself", default="default"),
         text("queryId", "the query that a batch write belongs to", unset="needed for a batch write"),
         number("epoch", "the micro-batch that a batch write belongs to", unset="needed for a batch write"),
         text(
@@ -120,6 +136,9 @@ class ArchiveOptions:
         region: region of the bucket.
         complete: the rows are all records of their streams, so that offsets without a row do not exist.
         catalog: the catalog of an Iceberg table, as pyiceberg's configuration names it; None = `default`.
+        report_to: broker to which each commit reports what the table has; None = none is.
+        report_take_over: this table replaces another archive of the streams.
+        report_namespace: of the streams, for reports.
 
     Raises:
         UsageError: a value is outside its range.
@@ -138,9 +157,13 @@ class ArchiveOptions:
     region: str | None = None
     complete: bool = False
     catalog: str | None = None
+    report_to: str | None = None
+    report_take_over: bool = False
+    report_namespace: str = "default"
 
     def __post_init__(self) -> None:
-        _check(self)
+        with surface({_camel(field.name): f"argument {field.name}" for field in fields(self)}):
+            _check(self)
 
     @property
     def has_table_per_stream(self) -> bool:
@@ -159,11 +182,16 @@ def parse_archive_options(given: Mapping[str, str]) -> ArchiveOptions:
     Raises:
         UsageError: an unknown option, or a value outside its range.
     """
-    lower = {name.lower(): value for name, value in given.items() if name.lower() not in CATALOG_PROPERTIES - {"path"}}
-    path = lower.pop("path", "").strip()
+    with surface({}):
+        return _parsed(given)
+
+
+def _parsed(given: Mapping[str, str]) -> ArchiveOptions:
+    kept = {name: value for name, value in given.items() if name.lower() not in CATALOG_PROPERTIES}
+    path = next((value.strip() for name, value in given.items() if name.lower() == "path"), "")
     if not path:
-        raise usage("option path is missing: it names the folder of the table", option="path")
-    read = TABLE.read(lower)
+        raise usage(f"{named('path')} is missing: it names the folder of the table", option="path")
+    read = TABLE.read(kept)
     by_name = {option.name: option for option in TABLE.options}
     found: dict[str, Any] = {"path": path}
     for field in fields(ArchiveOptions):
@@ -181,6 +209,17 @@ def bucket_count(field: str) -> int | None:
     return int(match[1]) if match else None
 
 
+def check_marks(path: str) -> None:
+    """Refuse to write to a path with other braces than `{stream}`. A table that is there may be read under any name.
+
+    Raises:
+        UsageError: the path has such braces.
+    """
+    if unknown := [mark for mark in _BRACES.findall(path) if mark != STREAM_MARK]:
+        what = f"{unknown[0]} has no meaning; {STREAM_MARK} stands for the name of a stream"
+        raise usage(f"{spelled('path')} is {path!r}: {what}", option="path")
+
+
 def partition_column(field: str) -> str:
     """The column of the table for a field of `partition_by`."""
     return "bucket" if bucket_count(field) is not None else field
@@ -188,36 +227,64 @@ def partition_column(field: str) -> str:
 
 def _check(options: ArchiveOptions) -> None:
     if options.table_format not in FORMATS:
-        raise usage(f"option tableFormat is {options.table_format!r}: it must be delta, parquet or iceberg")
+        raise usage(f"{named('tableFormat')} is {options.table_format!r}: it must be delta, parquet or iceberg")
     _check_place(options)
     if not re.fullmatch(r"[A-Za-z0-9_.-]{1,64}", options.target):
-        raise usage(f"option target is {options.target!r}: it must be 1 to 64 letters, digits, _, . or -")
+        raise usage(f"{named('target')} is {options.target!r}: it must be 1 to 64 letters, digits, _, . or -")
     codec_of(options.compression)
     _in_range("fileBytes", options.file_bytes, LEAST_FILE_BYTES, MOST_FILE_BYTES)
     _in_range("rowGroupBytes", options.row_group_bytes, LEAST_GROUP_BYTES, MOST_FILE_BYTES)
     _in_range("compactEvery", options.compact_every, 0, MOST_COMPACT_EVERY)
     if options.compact_every and options.table_format == "parquet":
         raise usage(
-            "option compactEvery is for Delta and Iceberg tables: a Parquet table cannot be compacted while it is read"
+            f"{named('compactEvery')} is for Delta and Iceberg tables: a Parquet table cannot be compacted while it is "
+            "read"
         )
     _check_partitions(options)
+    _check_report(options)
+
+
+def _check_report(options: ArchiveOptions) -> None:
+    if options.report_to is None:
+        if options.report_take_over:
+            raise usage(f"{named('reportTakeOver')} is for tables that report: set {named('reportTo')} to the broker")
+        return
+    ADDRESS.read(options.report_to)
+    if not options.complete:
+        raise usage(
+            f"{named('reportTo')} is set, but the rows are not all records of their streams (complete): retention "
+            "would remove records that the table does not have; archive without a filter, and with onDataLoss=fail"
+        )
 
 
 def _check_place(options: ArchiveOptions) -> None:
     if options.table_format == "iceberg":
         if not _NAME_IN_CATALOG.fullmatch(options.path.replace(STREAM_MARK, "stream")):
             raise usage(
-                f"option path is {options.path!r}: an Iceberg table is named namespace.table, of letters, digits, "
+                f"{named('path')} is {options.path!r}: an Iceberg table is named namespace.table, of letters, digits, "
                 "_ and -"
             )
         for name, value in (("endpoint", options.endpoint), ("region", options.region)):
             if value is not None:
-                raise usage(f"option {name} is not for Iceberg tables: the properties of the catalog name the storage")
+                raise usage(f"{named(name)} is not for Iceberg tables: the properties of the catalog name the storage")
         return
+    _check_folder(options)
+
+
+def _check_folder(options: ArchiveOptions) -> None:
     if options.catalog is not None:
-        raise usage(f"option catalog is {options.catalog!r}: it is for Iceberg tables (tableFormat iceberg)")
+        raise usage(f"{named('catalog')} is {options.catalog!r}: it is for Iceberg tables alone")
+    if options.table_format == "delta" and (escape := re.search("%[0-9A-Fa-f]{2}", options.path)) is not None:
+        raise usage(
+            f"{named('path')} is {options.path!r}: deltalake does not find a table in a folder with {escape[0]} in its "
+            "name; choose another name"
+        )
+    if options.path == "~" or options.path.startswith("~/"):
+        raise usage(f"{named('path')} is {options.path!r}: ~ is not expanded; write the whole path")
+    if options.path.startswith("s3://") and not _BUCKET_URL.match(options.path):
+        raise usage(f"{named('path')} is {options.path!r}: name a bucket and a folder, s3://bucket/folder")
     if "://" in options.path and not options.path.startswith("s3://"):
-        raise usage(f"option path is {options.path!r}: it must be a local folder or s3://bucket/folder")
+        raise usage(f"{named('path')} is {options.path!r}: it must be a local folder or s3://bucket/folder")
 
 
 def _check_partitions(options: ArchiveOptions) -> None:
@@ -225,11 +292,12 @@ def _check_partitions(options: ArchiveOptions) -> None:
     for field, column in zip(options.partition_by, columns, strict=True):
         count = bucket_count(field)
         if count is not None:
-            _in_range("partitionBy: bucket", count, 1, MOST_BUCKETS)
+            if not 1 <= count <= MOST_BUCKETS:
+                raise usage(f"{named('partitionBy')}: bucket is {count}: it must be from 1 to {MOST_BUCKETS}")
         elif not re.fullmatch(r"[A-Za-z_]\w*", field):
-            raise usage(f"option partitionBy: {field!r} is not a column: choose date, bucket(N) or a column's name")
+            raise usage(f"{named('partitionBy')}: {field!r} is not a column: choose date, bucket(N) or a column's name")
         if columns.count(column) > 1:
-            raise usage(f"option partitionBy names {column} twice")
+            raise usage(f"{named('partitionBy')} names {column} twice")
 
 
 def codec_of(compression: str) -> tuple[str, int | None]:
@@ -241,19 +309,19 @@ def codec_of(compression: str) -> tuple[str, int | None]:
     codec, colon, level = compression.lower().partition(":")
     if codec not in CODECS:
         choices = f"{', '.join(CODECS[:-1])} or {CODECS[-1]}"
-        raise usage(f"option compression is {compression!r}: it must be {choices}{nearest(codec, CODECS)}")
+        raise usage(f"{named('compression')} is {compression!r}: it must be {choices}{nearest(codec, CODECS)}")
     if not colon:
         return codec, None
     least, most = _LEVELS.get(codec, (0, -1))
     if not level.isdigit() or not least <= int(level) <= most:
         allowed = f"a level from {least} to {most}" if most > 0 else "no level"
-        raise usage(f"option compression is {compression!r}: {codec} has {allowed}")
+        raise usage(f"{named('compression')} is {compression!r}: {codec} has {allowed}")
     return codec, int(level)
 
 
 def _in_range(option: str, value: int, least: int, most: int) -> None:
     if not least <= value <= most:
-        raise usage(f"option {option} is {value}: it must be from {least} to {most}", option=option)
+        raise usage(f"{named(option)} is {value}: it must be from {least} to {most}", option=option)
 
 
 def _camel(name: str) -> str:

@@ -9,12 +9,12 @@ them.
 
 import json
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from bascule.errors import CorruptionError
 from bascule.failpoints import failpoint
-from bascule.lake.archived import Pinned
+from bascule.lake.archived import ArchivedFile, Pinned
 from bascule.lake.commit_record import (
     FORMAT,
     LAST,
@@ -24,16 +24,19 @@ from bascule.lake.commit_record import (
     decode,
     encode,
     following,
+    live_files,
     record_name,
     state_of,
 )
 from bascule.lake.epochs import Append, Epoch, TableState
 from bascule.lake.files import DataFile
+from bascule.lake.matching import KeyFilter, Match
 from bascule.lake.mismatch import another_table, difference
 from bascule.lake.options import ArchiveOptions, partition_column
 from bascule.lake.plans import FilePlan, hive_plan
-from bascule.lake.ranges import Covered, Source
+from bascule.lake.ranges import Covered, Erased, Source
 from bascule.lake.storage import check_conditional_put, open_storage
+from bascule.spark.spelling import spelled
 from bascule.spark.usage import usage
 
 
@@ -43,7 +46,7 @@ class ParquetTarget:
     def __init__(self, path: str, options: ArchiveOptions) -> None:
         self.storage = open_storage(path, options)
         self.uri = self.storage.uri
-        self._options = options
+        self.options = options
 
     def prepare(self, schema: Any) -> None:
         """Create the table if it is missing, and compare its columns and partitioning."""
@@ -52,6 +55,14 @@ class ParquetTarget:
             self._create(schema)
             there = self.storage.read(TABLE)
         self.check(json.loads(there or b"{}"), schema)
+
+    def compare(self, schema: Any) -> None:
+        """Compare the table, if it is there."""
+        there = self.storage.read(TABLE)
+        if there is None:
+            self._check_place()
+        elif schema is not None:
+            self.check(json.loads(there), schema)
 
     def check(self, document: dict[str, Any], schema: Any) -> None:
         """Compare a table with the rows.
@@ -68,7 +79,8 @@ class ParquetTarget:
         if document["partition_by"] != wanted["partition_by"]:
             found = ", ".join(document["partition_by"]) or "none"
             raise another_table(
-                self.uri, f"it is partitioned by {found}, and partitionBy is {wanted['partition_by'] or 'none'}"
+                self.uri,
+                f"it is partitioned by {found}, and {spelled('partitionBy')} is {wanted['partition_by'] or 'none'}",
             )
 
     def exists(self) -> bool:
@@ -106,10 +118,11 @@ class ParquetTarget:
         finished = last
         for record in self.records(last + 1):
             for number, file in enumerate(record.files):
-                self._move(file)
+                self._move(file, record.version)
                 if number == 0:
                     failpoint("archive.between_moves")
-            self.storage.settle([each.name for each in record.files])
+            self.storage.delete(list(record.removed))
+            self.storage.settle([*record.removed, *(each.name for each in record.files)])
             finished = record.version
             for folder in sorted({"/".join(each.staged.split("/")[:3]) for each in record.files}):
                 self.storage.prune(folder)
@@ -118,7 +131,7 @@ class ParquetTarget:
 
     def plan(self, schema: Any, token: str) -> FilePlan:
         """The plan of files that are staged until the commit."""
-        return hive_plan(self.storage, self._options, schema, f"{STAGED}/{token}")
+        return hive_plan(self.storage, self.options, schema, f"{STAGED}/{token}")
 
     def columns(self) -> None:
         """None: the columns are fixed."""
@@ -139,6 +152,10 @@ class ParquetTarget:
         record = self.newest()
         return {source: record.covered[source] for source in sources if source in record.covered} if record else {}
 
+    def found(self, sources: Iterable[Source]) -> Pinned | None:
+        """The newest version; None = there is no table."""
+        return self.pinned(sources) if self.exists() else None
+
     def pinned(self, sources: Iterable[Source]) -> Pinned:  # noqa: ARG002 - refused in any case
         """Refuse: the commit records of these tables have no statistics of files.
 
@@ -146,6 +163,26 @@ class ParquetTarget:
             UsageError: always.
         """
         raise usage(f"{self.uri}: archives are read from Delta and Iceberg tables, not from folders of Parquet files")
+
+    def opened(self) -> tuple[Any, Pinned]:
+        """The newest record and the files of all, each in its place."""
+        self.finish()
+        records = list(self.records())
+        columns = [name for name, _ in json.loads(self.storage.read(TABLE) or b"{}")["columns"]]
+        files = tuple(
+            ArchivedFile(each.name, tuple((name, _value(name, text)) for name, text in each.values), ())
+            for each in live_files(records)
+        )
+        return records[-1] if records else None, Pinned(frozenset(columns), {}, files)
+
+    def check_erasable(self) -> None:
+        """Nothing prevents it."""
+
+    def erase(self, handle: Any, wanted: KeyFilter, matches: Sequence[Match]) -> Mapping[Source, Erased] | None:
+        """Replace files by ones without the records, under the same names, so that a reader sees each row once."""
+        from bascule.lake.parquet_erasing import erase  # noqa: PLC0415 - it needs this module
+
+        return erase(self, handle, wanted, matches)
 
     def compact(self) -> dict[str, Any]:
         """Refuse.
@@ -164,8 +201,10 @@ class ParquetTarget:
             self.storage.delete(old)
         return old
 
-    def _move(self, file: DataFile) -> None:
-        if not self.storage.move(file.staged, file.name) and self.storage.size(file.name) is None:
+    def _move(self, file: DataFile, version: int) -> None:
+        if self.storage.move(file.staged, file.name) or self.storage.size(file.name) is not None:
+            return
+        if not any(file.name in record.removed for record in self.records(version + 1)):
             raise CorruptionError(
                 "damaged",
                 f"{self.storage.uri}: {file.name} of a committed epoch is missing, and so is {file.staged}: restore "
@@ -177,22 +216,30 @@ class ParquetTarget:
         content = self.storage.read(LAST)
         return -1 if content is None else int(json.loads(content)["version"])
 
-    def _create(self, schema: Any) -> None:
+    def _check_place(self) -> bool:
+        """Refuse a folder with files of another table; returns whether the table is missing still."""
         for name, _ in self.storage.entries(""):
             if name.startswith("_delta_log/") or (name.endswith(".parquet") and not name.startswith(("_", "."))):
+                if self.exists():  # another writer has created it meanwhile, and the file is of its first epoch
+                    return False
                 raise another_table(
                     self.uri, f"the folder contains {name}, which was not written as a Parquet table of Bascule"
                 )
+        return True
+
+    def _create(self, schema: Any) -> None:
+        if not self._check_place():
+            return
         check_conditional_put(self.storage)
         self.storage.anchor()
         self.storage.put_if_absent(TABLE, json.dumps(self._document(schema), sort_keys=True).encode())
 
     def _document(self, schema: Any) -> dict[str, Any]:
-        fields = [partition_column(field) for field in self._options.partition_by]
+        fields = [partition_column(field) for field in self.options.partition_by]
         columns = [[field.name, str(field.type)] for field in schema]
         return {"format": FORMAT, "columns": columns, "partition_by": fields}
 
 
-def read_files(target: ParquetTarget) -> list[str]:
-    """The files of all committed epochs, relative to the table, in the order of their commits."""
-    return [file.name for record in target.records() for file in record.files]
+def _value(column: str, text: str | None) -> Any:
+    """The value of a column that the table is partitioned by, whose records have text."""
+    return int(text) if column in ("incarnation", "partition", "offset") and text is not None else text

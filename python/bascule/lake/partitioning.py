@@ -9,8 +9,14 @@ from typing import Any, Final
 from bascule.lake.grouping import grouped
 from bascule.lake.layout import value_text
 from bascule.lake.options import bucket_count, partition_column
+from bascule.spark.spelling import spelled
 from bascule.spark.usage import nearest, usage
 
+_INSTEAD: Final = {
+    "day": ", which the rows lack: the day of the timestamp is date",
+    "bucket": ", which the rows lack: buckets of the key are bucket(N), as bucket(16)",
+}
+"""What is meant by the words of Iceberg, where the rows have no such column."""
 LONG_KEY: Final = 256
 """Keys with more bytes are hashed one by one."""
 
@@ -27,19 +33,20 @@ def check_fields(fields: Sequence[str], schema: Any) -> None:
     pa: Any = import_module("pyarrow")
     for field in fields:
         if bucket_count(field) is not None:
-            _typed(schema, "key", f"partitionBy {field}", (pa.types.is_binary, pa.types.is_string))
+            _typed(schema, "key", f"{spelled('partitionBy')} {field}", (pa.types.is_binary, pa.types.is_string))
             if "bucket" in schema.names:
-                raise usage(f"partitionBy {field} would add a column bucket, which the rows have")
+                raise usage(f"{spelled('partitionBy')} {field} would add a column bucket, which the rows have")
         elif field == "date" and "date" not in schema.names:
-            _typed(schema, "timestamp", "partitionBy date", (pa.types.is_timestamp,))
+            _typed(schema, "timestamp", f"{spelled('partitionBy')} date", (pa.types.is_timestamp,))
         else:
             kinds = (pa.types.is_string, pa.types.is_integer, pa.types.is_date32, pa.types.is_boolean)
-            _typed(schema, field, f"partitionBy {field}", kinds)
+            _typed(schema, field, f"{spelled('partitionBy')} {field}", kinds)
 
 
 def _typed(schema: Any, name: str, what: str, kinds: Sequence[Any]) -> None:
     if name not in schema.names:
-        raise usage(f"{what} needs a column {name}{nearest(name, schema.names)}", column=name)
+        hint = _INSTEAD.get(name) or nearest(name, schema.names)
+        raise usage(f"{what} needs a column {name}{hint}", column=name)
     kind = schema.field(name).type
     if not any(is_kind(kind) for is_kind in kinds):
         raise usage(f"{what}: column {name} is {kind}, which cannot be partitioned by", column=name)

@@ -6,6 +6,10 @@ from typing import Final
 
 NO_INCARNATION: Final = 0
 """Incarnation of rows that have none."""
+SOURCE_COLUMNS: Final = ("stream", "incarnation", "partition")
+"""Columns that name the source of a row."""
+POSITION: Final = (*SOURCE_COLUMNS, "offset", "timestamp")
+"""Columns that say which record a row is, and which of two records of a key is the later one."""
 
 
 @dataclass(frozen=True, order=True)
@@ -24,13 +28,19 @@ class Source:
 class Written:
     """Rows of one source in one epoch: their offsets lie in `[first, end)`.
 
-    `distinct`: no offset is repeated, as far as known.
+    Attributes:
+        first: the least offset; without rows, that of the planned range.
+        end: the offset after the greatest one; without rows, the end of the planned range.
+        rows: number of rows.
+        distinct: no offset is repeated, as far as known.
+        planned: the range that the epoch was planned for, which contains the rows; None = not known.
     """
 
     first: int
     end: int
     rows: int
     distinct: bool = True
+    planned: tuple[int, int] | None = None
 
     @property
     def is_dense(self) -> bool:
@@ -48,6 +58,18 @@ class Covered:
     first: int
     end: int
     writer: int
+
+
+@dataclass(frozen=True)
+class Erased:
+    """Rows of a source that were erased by key: `rows` of them, with offsets in `[first, end)`."""
+
+    rows: int
+    first: int
+    end: int
+
+    def __add__(self, other: "Erased") -> "Erased":
+        return Erased(self.rows + other.rows, min(self.first, other.first), max(self.end, other.end))
 
 
 def merge(parts: Iterable[tuple[Source, Written]]) -> dict[Source, Written]:
@@ -76,21 +98,24 @@ def extend(covered: Covered | None, written: Written, writer: int, *, complete: 
         writer: number of the writer.
         complete: the rows of an epoch are all records of its range, and the writer's next epoch begins where this one
             ends, so that offsets without a row do not exist.
-        follows: the table has the writer's epoch before this one, so that nothing is missing in between.
+        follows: the table has the writer's epoch before this one, which was complete, so that nothing is missing in
+            between.
 
     Returns:
-        The longest range that ends with the epoch's last row and is known to have no record missing.
+        The longest range that ends with the epoch's last row, or with its planned range if it is complete, and is known
+        to have no record missing.
     """
+    first, end = written.planned if complete and written.planned is not None else (written.first, written.end)
     if covered is None:
         whole = complete or written.is_dense
-        return Covered(written.first if whole else written.end, written.end, writer)
+        return Covered(first if whole else end, end, writer)
     if written.first < covered.end:
-        end = max(covered.end, written.end)
+        end = max(covered.end, end)
         return Covered(end, end, writer)
-    continues = written.first == covered.end or (complete and follows and covered.writer == writer)
     if not (complete or written.is_dense):
-        return Covered(written.end, written.end, writer)
-    return Covered(covered.first if continues else written.first, written.end, writer)
+        return Covered(end, end, writer)
+    continues = first <= covered.end or (complete and follows and covered.writer == writer)
+    return Covered(covered.first if continues else first, end, writer)
 
 
 def starting_offsets(covered: Mapping[Source, Covered]) -> dict[str, dict[str, int]]:

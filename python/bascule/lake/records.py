@@ -27,7 +27,10 @@ def has_offsets(columns: Mapping[str, str]) -> bool:
             raise usage(f"column {name} is {columns[name]}, not {kind}: cast it, or give it another name")
     if "offset" in there and len(there) < len(KEYS):
         missing = ", ".join(name for name in KEYS if name not in there)
-        raise usage(f"the rows have a column offset and no {missing}: add it to the option columns of the source")
+        raise usage(
+            f"the rows have a column offset and no {missing}: choose these too, from a source whose option columns has "
+            "them, or give the column offset another name"
+        )
     return len(there) == len(KEYS)
 
 

@@ -4,9 +4,10 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from bascule.lake.options import ArchiveOptions, partition_column
+from bascule.lake.options import ArchiveOptions, check_marks, partition_column
 from bascule.lake.partitioning import check_fields, partition_type
 from bascule.lake.records import has_offsets
+from bascule.spark.spelling import spelled
 from bascule.spark.usage import usage
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ def shape_of(schema: "StructType", options: ArchiveOptions) -> Shape:
     Raises:
         UsageError: the rows cannot be written with these options.
     """
+    check_marks(options.path)
     pa: Any = import_module("pyarrow")
     types: Any = import_module("pyspark.sql.pandas.types")
     kinds = {field.name: field.dataType.simpleString() for field in schema.fields}
@@ -49,5 +51,5 @@ def shape_of(schema: "StructType", options: ArchiveOptions) -> Shape:
     derived = {partition_column(field): field for field in options.partition_by}
     added = [pa.field(name, partition_type(field, rows)) for name, field in derived.items() if name not in rows.names]
     if all(field.name in derived for field in rows):
-        raise usage("partitionBy names every column: files would have no column")
+        raise usage(f"{spelled('partitionBy')} names every column: files would have no column")
     return Shape(rows, pa.schema([*rows, *added]), identified)

@@ -16,6 +16,7 @@ from uuid import uuid4
 from bascule.errors import StateError
 from bascule.lake.credentials import storage_options
 from bascule.lake.options import ArchiveOptions
+from bascule.spark.usage import usage
 
 _UPLOAD_BYTES: Final = 8 << 20
 """Bytes of one part of an upload."""
@@ -41,7 +42,7 @@ class FileStore(Protocol):
         ...
 
     def settle(self, names: list[str]) -> None:
-        """Make the places of moved and created files durable."""
+        """Make the places of moved and created files durable, and that deleted ones are gone."""
         ...
 
     def delete(self, names: list[str]) -> None:
@@ -85,10 +86,17 @@ class Storage(FileStore, Protocol):
 
 
 def open_storage(path: str, options: ArchiveOptions) -> Storage:
-    """The folder `path`, with the credentials and the endpoint of `options`. Nothing is asked of a service yet."""
+    """The folder `path`, with the credentials and the endpoint of `options`. Nothing is asked of a service yet.
+
+    Raises:
+        UsageError: `path` is a file.
+    """
     if path.startswith("s3://"):
         return Bucket(path.rstrip("/"), storage_options(options))
-    return LocalFolder(Path(path.removeprefix("file://")).absolute())
+    folder = Path(path.removeprefix("file://")).absolute()
+    if os.path.isfile(folder):  # noqa: PTH113 - a folder that may not be read is reported by what uses it
+        raise usage(f"the table {folder} is a file: a table is a folder; choose another path", path=path)
+    return LocalFolder(folder)
 
 
 class LocalFolder:
@@ -161,11 +169,11 @@ class LocalFolder:
         self.settle([name])
 
     def settle(self, names: list[str]) -> None:
-        """As `Storage.settle`: sync the folders from the files up to the table's."""
+        """As `Storage.settle`: sync the folders from the files up to the table's, as far as they are there."""
         folders = {self.folder}
         for name in names:
             folders |= {folder for folder in (self.folder / name).parents if self.folder in folder.parents}
-        for folder in sorted(folders, key=lambda each: -len(each.parts)):
+        for folder in sorted(filter(Path.is_dir, folders), key=lambda each: -len(each.parts)):
             sync_path(folder)
 
     def anchor(self) -> None:

@@ -1,8 +1,13 @@
 """Writes DataFrames to lake tables exactly once: a whole streaming query, or one epoch inside `foreachBatch`."""
 
+import os
 from typing import TYPE_CHECKING, Final
 
+from bascule.lake.disk_errors import disk_errors
 from bascule.lake.options import ArchiveOptions
+from bascule.lake.progress import check_continues
+from bascule.lake.starting import start_query
+from bascule.lake.tables import check_tables, open_table
 from bascule.spark.usage import usage
 
 if TYPE_CHECKING:
@@ -17,7 +22,7 @@ def start(  # noqa: PLR0913 - all by name
     frame: "DataFrame",
     options: ArchiveOptions,
     *,
-    checkpoint: str,
+    checkpoint: str | os.PathLike[str],
     name: str | None = None,
     available_now: bool = False,
     every: str | None = None,
@@ -39,22 +44,36 @@ def start(  # noqa: PLR0913 - all by name
         The running query.
 
     Raises:
-        UsageError: `available_now` and `every` together.
+        UsageError: `available_now` and `every` together, the checkpoint is in the table's folder, or the rows cannot be
+            written with these options.
+        StateError: the checkpoint is a copy of another one, its folder cannot be written, or the table is there and is
+            another one. Tables of single streams are compared by their first epoch.
     """
-    if available_now and every is not None:
-        raise usage("available_now and every are both given: choose one")
-    writer = frame.writeStream.format(FORMAT).options(**options.to_spark()).outputMode("append")
-    writer = writer.option("checkpointLocation", checkpoint)
-    if name is not None:
-        writer = writer.queryName(name)
-    if available_now:
-        writer = writer.trigger(availableNow=True)
-    elif every is not None:
-        writer = writer.trigger(processingTime=every)
-    return writer.start()
+    check_tables(options, frame.schema, ())
+    if not options.has_table_per_stream:
+        with disk_errors(options.path):
+            check_continues(open_table(options, ""), os.fspath(checkpoint), options.target, options.path)
+    return start_query(
+        frame,
+        lambda writer: writer.format(FORMAT).options(**options.to_spark()).outputMode("append"),
+        folder=None if options.table_format == "iceberg" else options.path,
+        checkpoint=checkpoint,
+        name=name,
+        available_now=available_now,
+        every=every,
+    )
 
 
-def write_epoch(frame: "DataFrame", options: ArchiveOptions, *, query_id: str, epoch: int, range_id: str = "") -> None:
+def write_epoch(  # noqa: PLR0913 - all by name
+    frame: "DataFrame",
+    options: ArchiveOptions,
+    *,
+    query_id: str,
+    epoch: int,
+    range_id: str = "",
+    checkpoint: str | os.PathLike[str] = "",
+    one_table: bool = False,
+) -> None:
     """Append the rows of one epoch of a query to a table, exactly once; for functions given to `foreachBatch`.
 
     Returns when the table has the epoch's rows. An epoch that the table already has is not written again.
@@ -67,6 +86,11 @@ def write_epoch(frame: "DataFrame", options: ArchiveOptions, *, query_id: str, e
         range_id: of a batch job outside of `foreachBatch`: stands for what the job does and the range of records that
             it reads. A write with the same one is recognised, also after writes with others; a write with another one
             is refused if the table has its offsets. `query_id` is then the same for all runs of the job.
+        checkpoint: folder of the query's checkpoint. An epoch that a copy of the checkpoint has planned is refused
+            then, if the folder is on this machine, and a table that lacks epochs which the query has written to it.
+            Empty = an epoch that is repeated is compared by its rows alone, and a table that was deleted begins again.
+        one_table: the query writes one table under this target name, so that a table with another path is refused for
+            the same reason.
 
     Raises:
         UsageError: `epoch` is negative, or not 0 with `range_id`, or `query_id` is empty.
@@ -77,4 +101,8 @@ def write_epoch(frame: "DataFrame", options: ArchiveOptions, *, query_id: str, e
     given = {**options.to_spark(), "queryId": query_id, "epoch": str(epoch)}
     if range_id:
         given["rangeId"] = range_id
+    if os.fspath(checkpoint):
+        given["checkpointLocation"] = os.fspath(checkpoint)
+    if one_table:
+        given["oneTable"] = "true"
     frame.write.format(FORMAT).options(**given).mode("append").save()

@@ -16,6 +16,7 @@ from bascule.spark.resolving import whole_ranges
 
 if TYPE_CHECKING:
     from bascule.pipeline.model.job import Job
+    from bascule.spark.options import SourceOptions
     from bascule.spark.planning import Range
 
 __all__ = ["BATCH_EPOCH", "POSITIONS", "BatchRange"]
@@ -51,7 +52,7 @@ class BatchRange:
             BrokerError: the broker cannot be asked, or a start is outside a partition; see `resolve_ranges`.
         """
         source = job.source_keys.parsed()
-        return cls(tuple(whole_ranges(source)), _does(job, source.subject, source.columns))
+        return cls(tuple(whole_ranges(source)), _does(job, source))
 
     @cached_property
     def id(self) -> str:
@@ -89,12 +90,14 @@ def _by_stream(partitions: Sequence[tuple[str, int]]) -> dict[str, list[int]]:
     return found
 
 
-def _does(job: "Job", subject: str | None, columns: Sequence[str]) -> str:
+def _does(job: "Job", source: "SourceOptions") -> str:
     parts: dict[str, Any] = {
-        "subject": subject,
-        "columns": list(columns),
+        "subject": source.subject,
+        "columns": list(source.columns),
         "decode": job.decode.model_dump(mode="json"),
         "expectations": job.expectations.model_dump(mode="json"),
         "sql": job.sql,
     }
+    if source.table is not None:  # without a table view the identity is that of versions before it
+        parts["table"] = [source.table.key, source.table.on_missing_key]
     return json.dumps(parts, sort_keys=True)

@@ -21,8 +21,10 @@ if TYPE_CHECKING:
 
     from pyspark.sql import Column, DataFrame
 
-__all__ = ["PROVENANCE", "Origin", "decode_failed", "letters"]
+__all__ = ["DLQ_PREFIX", "PROVENANCE", "Origin", "decode_failed", "letters"]
 
+DLQ_PREFIX: Final = "bascule.dlq."
+"""With this begin the names of headers that say where a dead letter in a stream is from."""
 PROVENANCE: Final = ("stream", "incarnation", "partition", "offset", "timestamp", "subject")
 """Columns of the source that a job with dead letters reads in any case, beside key, value and headers."""
 EXPECTATION_FAILED: Final = "ExpectationFailed"
@@ -37,12 +39,14 @@ class Origin:
         query_id: Spark's id of the query; `batch-` and the name of a batch job.
         epoch: of the query; 0 of a batch run.
         range_id: of a batch run: what it does and reads, see `bascule.pipeline.batches`; else empty.
+        checkpoint: of the query; empty of a batch run.
     """
 
     query_name: str
     query_id: str
     epoch: int
     range_id: str = ""
+    checkpoint: str = ""
 
 
 def decode_failed(columns: "Sequence[str]") -> "Column":

@@ -17,7 +17,9 @@ from bascule.pipeline.expectations import failed_any
 from bascule.pipeline.sql import selected
 from bascule.pipeline.stages import Stages
 from bascule.pipeline.targets.streams import JobSink, StreamTarget
+from bascule.pipeline.targets.table import TableTarget
 from bascule.pipeline.targets.target import JobTarget
+from bascule.pipeline.unknown_schemas import UnknownSchemas
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -109,14 +111,27 @@ class EpochWriter:
     failure: Exception | None = None
 
     def check(self, schema: "StructType") -> None:
-        """Refuse a job whose rows no stream among its targets could take, before it reads any.
+        """Refuse a job whose rows one of its targets could not take, before it reads any. Columns of a table that is
+        there are compared for each epoch.
 
         Raises:
             UsageError: of the column that does not fit.
+            StateError: a table is of another format, or has other rows.
         """
         for target in self.targets:
-            if isinstance(target, StreamTarget):
-                target.check(schema)
+            target.check(schema)
+        if isinstance(self.dead_letters, TableTarget):
+            self.dead_letters.check_place()
+
+    def check_continues(self) -> None:
+        """Refuse tables that lack epochs which the job has written to them, before the query starts.
+
+        Raises:
+            StateError: a table was deleted, is another one, or an older copy of it was restored.
+        """
+        for target in (*self.targets, self.dead_letters):
+            if isinstance(target, TableTarget):
+                target.check_continues(str(self.stages.job.checkpoint))
 
     def __call__(self, batch: "DataFrame", epoch: int) -> None:
         """Write one epoch; see the module.
@@ -147,19 +162,25 @@ class EpochWriter:
         name = self.stages.job.name
         if self.range_id:
             return Origin(name, f"batch-{name}", epoch, self.range_id)
-        return Origin(name, str(batch.sparkSession.sparkContext.getLocalProperty(QUERY_ID)), epoch)
+        query_id = str(batch.sparkSession.sparkContext.getLocalProperty(QUERY_ID))
+        return Origin(name, query_id, epoch, checkpoint=str(self.stages.job.checkpoint))
 
     def _write_several(self, batch: "DataFrame", origin: Origin) -> None:
         from pyspark.storagelevel import StorageLevel  # noqa: PLC0415 - heavy
 
         # Read, decoded and checked once, and completely before anything is written: a record that may not fail ends the
         # epoch here.
-        batch = batch.persist(StorageLevel.MEMORY_AND_DISK)
+        is_framed = bool(self.stages.decoding.python)
+        unknown = UnknownSchemas(origin.checkpoint if is_framed else None)
+        kept = batch = unknown.as_before(batch, origin.epoch).persist(StorageLevel.MEMORY_AND_DISK)
         try:
             rows, dead = self._counted(batch)
+            if dead and is_framed and self.stages.job.decode.on_decode_error == "dlq":
+                batch = unknown.noted(batch, origin.epoch)
+                dead = self._counted(batch)[1]
             self.totals.dead += dead + self._write_rows(batch, origin, rows, dead)
         finally:
-            batch.unpersist()
+            kept.unpersist()
 
     def _counted(self, batch: "DataFrame") -> tuple[int, int]:
         from pyspark.sql import functions as F  # noqa: N812, PLC0415 - its usual name, and heavy

@@ -1,7 +1,8 @@
 """What ended a query: one error of ours with one sentence, and whether a restart may help.
 
-Spark reports failures of tasks and planners as text with the class of the Python exception in it. Classes decide, by
-the names that Spark and Python give; sentences are passed on and never interpreted.
+Spark reports failures of tasks and planners as text with the class of the Python exception in it, and the code of ours
+(`bascule.spark.sentences`). These decide, by the names that Spark and Python give; sentences are passed on and never
+interpreted.
 """
 
 import re
@@ -12,6 +13,7 @@ from bascule.errors import BrokerError, InternalError, StateError, UnavailableEr
 from bascule.pipeline.expectations import VIOLATION
 from bascule.pipeline.sql import first_line
 from bascule.pipeline.stages import DECODE_FAILED
+from bascule.spark.sentences import split_code
 
 __all__ = ["failure_of", "may_pass"]
 
@@ -30,11 +32,13 @@ _CODES: Final = {
     "CorruptionError": "damaged",
     "InternalError": "internal",
 }
-"""A code for each class whose errors reach the driver as text."""
+"""A code for each class, for errors that reach the driver as text without one."""
 _OF_A_ROW: Final = re.compile(
     r"\[[A-Z][A-Z0-9_.]*\] (?:(?!\[[A-Z][A-Z0-9_.]*\] |SQLSTATE: ).)*SQLSTATE: (?:22[0-9A-Z]{3}|P0001)", re.DOTALL
 )
 """An error that an expression raises for a row: of SQLSTATE's class 22, "data exception", or by `raise_error`."""
+_ANOTHER_RUN: Final = re.compile(r"\[(?:CONCURRENT_STREAM_LOG_UPDATE|CONCURRENT_QUERY)\]")
+"""Spark's conditions for a query whose checkpoint another run has."""
 _MARKS: Final = (VIOLATION, DECODE_FAILED)
 _SENTENCES: Final = {
     VIOLATION: "a record fails an expectation that it must meet: ",
@@ -58,12 +62,21 @@ def failure_of(failure: BaseException) -> BrokerError:
     found = [(name, message) for name, message in _OURS.findall(text) if name in _CODES]
     if found:
         name, message = found[-1]
-        return errors.error(_CODES[name], message.strip()[:_LONGEST])
+        code, sentence = split_code(message.strip())
+        return errors.error(code or _CODES[name], sentence[:_LONGEST])
+    if _is_analysis(failure) and _OF_A_ROW.search(text) is None:
+        return UsageError("invalid_argument", first_line(_as_exception(failure)))
+    return _of_spark(text)
+
+
+def _of_spark(text: str) -> BrokerError:
+    """The error for what Spark itself raised while the query ran."""
+    if _ANOTHER_RUN.search(text) is not None:
+        sentence = "another run uses the checkpoint of this job: stop one of them, and start the other again"
+        return StateError("sink_conflict", sentence)
     if (of_a_row := _OF_A_ROW.search(text)) is not None:
         sentence = " ".join(of_a_row[0].rpartition("SQLSTATE: ")[0].split())
         return StateError("record_invalid", f"an expression fails for a record: {sentence}"[:_LONGEST])
-    if _is_analysis(failure):
-        return UsageError("invalid_argument", first_line(_as_exception(failure)))
     return InternalError("internal", f"Spark ended the query: {_cause(text)}"[:_LONGEST])
 
 

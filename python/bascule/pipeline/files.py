@@ -41,7 +41,7 @@ def from_file(file: str | Path, changes: Mapping[str, Any] | None = None) -> Job
     except FAILURES as failure:
         raise _invalid(f"{path} is not valid YAML: {yaml_problem(failure)}") from None
     if not isinstance(document, Mapping):
-        raise _invalid(f"{path} must be a mapping with the keys of a job, not {type(document).__name__}")
+        raise _invalid(f"{path} must be a mapping with the keys of a job, {_instead(document)}")
     given = {**cast("Mapping[str, Any]", document), **(changes or {})}
     if changes:
         given = _without_mode(given)
@@ -101,14 +101,54 @@ def _sentence(invalid: ValidationError) -> str:
         hint = _nearest(key, _known(first["loc"]), ".".join(place[:-1])) if advice is None else f": {advice}"
         return f'unknown key "{".".join(place)}"{hint}'
     path = ".".join(place)
-    reason = first["msg"].removeprefix("Value error, ")
-    if first["type"] == "missing":
+    if first["type"] == "union_tag_not_found":
+        path = f"{path}.format"
+    if first["type"] in {"missing", "union_tag_not_found"}:
         return f'the key "{path}" is missing'
     given: Any = first["input"]
+    kind = _KINDS.get(first["type"])
+    if kind is not None or first["type"] == "too_short":
+        return f"{path} is empty: name at least one" if kind is None else _wrong_kind(path, kind, first)
+    reason = first["msg"].removeprefix("Value error, ")
     if not path or (isinstance(given, (Mapping, Sequence)) and not isinstance(given, str)):
         return f"{path}: {reason}" if path else reason
     shown = repr(given)[:_SHOWN]
     return f"{path} = {shown}: {reason[:1].lower()}{reason[1:]}"
+
+
+_KINDS: Final = {
+    "tuple_type": "a list",
+    "list_type": "a list",
+    "dict_type": "a mapping",
+    "model_type": "a mapping",
+    "model_attributes_type": "a mapping",
+    "string_type": "text",
+    "int_type": "a whole number",
+    "int_parsing": "a whole number",
+    "bool_type": "true or false",
+    "bool_parsing": "true or false",
+}
+"""What a value must be in a file, by the error that pydantic has for another one."""
+
+
+def _wrong_kind(path: str, kind: str, failure: Mapping[str, Any]) -> str:
+    """What a value must be, with the keys of a section if it must be one."""
+    loc = failure["loc"]
+    model = _walked(loc)[1] if kind == "a mapping" and isinstance(loc[-1], str) else None
+    names = [] if model is None else [field.alias or name for name, field in model.model_fields.items()]
+    keys = f" (with keys such as {', '.join(names[:4])})" if names else ""
+    return f"{path} must be {kind}{keys}, {_instead(failure['input'])}"
+
+
+def _instead(given: Any) -> str:
+    """What was given where another kind was expected."""
+    if given is None:
+        return "and it is empty"
+    if isinstance(given, Mapping):
+        return "not a mapping"
+    if isinstance(given, Sequence) and not isinstance(given, str):
+        return "not a list"
+    return f"not {given!r}"[:_SHOWN]
 
 
 def _place(loc: Sequence[int | str]) -> list[str]:

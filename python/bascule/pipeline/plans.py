@@ -6,10 +6,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from bascule.errors import BrokerError, StateError, UsageError
+from bascule.pipeline.failures import failure_of
 from bascule.pipeline.files import parse_job
 from bascule.pipeline.model.base import is_url
 from bascule.pipeline.model.job import Job
-from bascule.pipeline.sessions import session_of
+from bascule.pipeline.reaching import check_reached
+from bascule.pipeline.sessions import check_packages, session_of
 from bascule.pipeline.sql import check_query, check_row_by_row, selected
 from bascule.pipeline.stages import Stages
 from bascule.pipeline.targets import targets_of
@@ -44,7 +47,7 @@ class PlannedColumn:
 
 @dataclass(frozen=True)
 class PlannedTarget:
-    """A target. `action`: create, append, or what keeps the rows from it."""
+    """A target. `action`: create, append, merge, or what keeps the rows from it."""
 
     name: str
     place: str
@@ -86,7 +89,18 @@ def plan(job: Job | Mapping[str, Any], *, spark: "SparkSession | None" = None) -
         BrokerError: a broker or a registry does not answer, or there is no such stream.
     """
     given = job if isinstance(job, Job) else parse_job(job)
+    check_packages()
+    check_reached(given)
     session = spark or session_of(given)
+    try:
+        return _plan(given, session)
+    except BrokerError:
+        raise
+    except Exception as failure:
+        raise failure_of(failure) from failure
+
+
+def _plan(given: Job, session: "SparkSession") -> RunPlan:
     stages = Stages.of(given)
     partitions = [
         PlannedPartition(each.stream, each.partition, each.start, each.end)
@@ -138,11 +152,15 @@ def _planned(target: TableTarget | StreamTarget, result: "DataFrame") -> Planned
         difference = target.difference(result.schema)
         action = "append" if target.exists() else "create"
         return PlannedTarget(target.name, target.place, action if difference is None else f"fail: {difference}")
+    try:
+        target.check(result.schema)
+    except (UsageError, StateError) as refused:
+        return PlannedTarget(target.name, target.place, f"fail: {refused}")
     if not target.exists():
         return PlannedTarget(target.name, target.place, "create")
     difference = target.difference(result.schema)
     if difference is None:
-        return PlannedTarget(target.name, target.place, "append")
+        return PlannedTarget(target.name, target.place, target.action)
     verb = {"fail": "fail", "evolve": "change the table", "dlq": "send the records to deadLetters"}
     return PlannedTarget(target.name, target.place, f"{verb[target.on_schema_change]}: {difference}")
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final, TextIO
 
-__all__ = ["EpochReport", "Line", "OnProgress", "as_ndjson", "report_of", "write_ndjson"]
+__all__ = ["EpochReport", "Line", "OnProgress", "as_ndjson", "clock", "report_of", "write_ndjson"]
 
 WIDTH: Final = 100
 """Characters of the line on a terminal."""
@@ -122,20 +122,21 @@ def write_ndjson(report: EpochReport) -> None:
 class Line:
     """One line on a terminal that each epoch overwrites; nothing elsewhere."""
 
-    def __init__(self, stream: TextIO | None = None) -> None:
-        """`stream`: where to; None = standard error."""
+    def __init__(self, stream: TextIO | None = None, text: Callable[[Any], str] | None = None) -> None:
+        """`stream`: where to; None = standard error. `text`: of a report; None = of an epoch of a job."""
+        self._text: Final = text_of if text is None else text
         self._stream: Final = sys.stderr if stream is None else stream
         self._is_terminal: Final = self._stream.isatty()
         self._is_open = False
         self._written = float("-inf")
 
-    def __call__(self, report: EpochReport) -> None:
+    def __call__(self, report: Any) -> None:
         """Show an epoch, at most 10 times a second."""
         now = time.monotonic()
         if not self._is_terminal or now - self._written < 0.1:
             return
         self._written = now
-        self._stream.write(f"\r{text_of(report)[:WIDTH]:{WIDTH}}")
+        self._stream.write(f"\r{self._text(report)[:WIDTH]:{WIDTH}}")
         self._stream.flush()
         self._is_open = True
 
@@ -158,11 +159,12 @@ def text_of(report: EpochReport) -> str:
     if report.total_dead:
         parts.append(f"{report.total_dead:,} dead letters")
     if report.eta_s is not None:
-        parts.append(f"{_clock(report.eta_s)} left")
+        parts.append(f"{clock(report.eta_s)} left")
     return ", ".join(parts)
 
 
-def _clock(seconds: float) -> str:
+def clock(seconds: float) -> str:
+    """A time for people, as 1:05 or 2:00:00."""
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"

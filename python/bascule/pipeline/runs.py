@@ -22,12 +22,17 @@ from bascule.pipeline.expectations import ROWS
 from bascule.pipeline.failures import failure_of, may_pass
 from bascule.pipeline.files import parse_job
 from bascule.pipeline.model.job import Job
+from bascule.pipeline.positions import JobPositions
 from bascule.pipeline.progress import EpochReport, OnProgress, Written, report_of
-from bascule.pipeline.sessions import session_of
+from bascule.pipeline.reaching import check_reached
+from bascule.pipeline.sessions import check_packages, session_of
 from bascule.pipeline.sql import check_query, check_row_by_row, selected
 from bascule.pipeline.stages import DECODE_METRICS, EXPECTATION_METRICS, SOURCE_METRICS, Stages
 from bascule.pipeline.targets import targets_of
 from bascule.pipeline.targets.streams import StreamTarget
+from bascule.spark.checkpoint_copies import claim
+from bascule.spark.checkpoints import clear_unfinished
+from bascule.spark.sentences import shortly
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -81,9 +86,12 @@ def run(
     Raises:
         UsageError: the job is not valid, or Spark refuses a part of it.
         StateError: code `record_invalid`: a record may not fail and does; other codes of targets and of the source.
-        BrokerError: a failure that does not pass, or did not within `restarts`.
+        BrokerError: a failure that does not pass, or did not within `restarts`; or a broker was not reached at all,
+            after which there is no restart.
     """
     given = job if isinstance(job, Job) else parse_job(job)
+    check_packages()
+    check_reached(given)
     runner = _Runner(given, spark or session_of(given), on_progress, gate or Gate())
     with _stopped_by_signals(runner.gate):
         return runner.run()
@@ -100,6 +108,7 @@ class _Runner:
         self._rows = 0
         self._restarts = 0
         self._reported = -1
+        self._positions: JobPositions | None = None
         self._range: BatchRange | None = None  # of a batch run: the same after a restart, so that targets recognise it
 
     def run(self) -> Outcome:
@@ -149,17 +158,22 @@ class _Runner:
             check_row_by_row(result)
         writer = self._writer(stages)
         writer.check(result.schema)
-        stream = checked.writeStream.queryName(job.name).foreachBatch(writer)
+        claim(str(job.checkpoint))
+        writer.check_continues()
+        stream = checked.writeStream.queryName(job.name).foreachBatch(shortly(writer, failure_of))
         stream = stream.option("checkpointLocation", str(job.checkpoint))
         if job.mode == "availableNow":
             stream = stream.trigger(availableNow=True)
         elif job.interval:
             stream = stream.trigger(processingTime=f"{job.interval} milliseconds")
+        clear_unfinished(self._spark, str(job.checkpoint))
         query = stream.start()
+        self._positions = positions = JobPositions(job)
         try:
             self._watch(query, writer)
         finally:
             query.stop()
+            positions.end()
 
     def _watch(self, query: "StreamingQuery", writer: EpochWriter) -> None:
         """Until the query ends, or a stop was requested and the epoch is finished."""
@@ -169,7 +183,10 @@ class _Runner:
                 ended = untyped.awaitTermination(POLL_S)  # declared for whole seconds, but milliseconds count
             except Exception as failure:
                 self._report(query)
-                if isinstance(writer.failure, StopRequested):
+                is_ended_by_stop = self.gate.is_stopping and writer.failure is None  # Ctrl-C reaches planners too
+                if is_ended_by_stop:
+                    logger.info("%s: stopped; its query ended with: %s", self._job.name, failure_of(failure))
+                if is_ended_by_stop or isinstance(writer.failure, StopRequested):
                     return
                 raise failure_of(writer.failure or failure) from failure
             self._report(query)
@@ -195,6 +212,8 @@ class _Runner:
             self._reported = int(progress.batchId)
             self._rows += int(progress.numInputRows)
             document: dict[str, Any] = json.loads(progress.json)
+            if self._positions is not None:
+                self._positions.finished(document)
             self._say(report_of(self._job.name, document, self._written(), has_end=self._job.mode != "continuous"))
 
     def _written(self) -> Written:

@@ -2,24 +2,21 @@
 
 import os
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from bascule.errors import StateError, UsageError
 from bascule.pipeline.model.job import Job
-from bascule.spark.sessions import session
+from bascule.spark.sessions import SUBMITTED, session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["is_submitted", "session_of"]
-
-_SUBMITTED: Final = "PYSPARK_GATEWAY_PORT"
-"""Environment variable that `spark-submit` sets for the program that it starts."""
+__all__ = ["check_packages", "is_submitted", "session_of"]
 
 
 def is_submitted() -> bool:
     """Whether this process was started by `spark-submit`."""
-    return _SUBMITTED in os.environ
+    return SUBMITTED in os.environ
 
 
 def session_of(job: Job) -> "SparkSession":
@@ -29,10 +26,7 @@ def session_of(job: Job) -> "SparkSession":
         UsageError: code `configuration_invalid`: the job chooses a master or settings, and so does `spark-submit`.
         StateError: code `failed_precondition`: a package is missing.
     """
-    for package in ("pyspark", "pyarrow"):
-        if find_spec(package) is None:
-            message = f"jobs need the package {package}: pip install 'bascule[pipeline,lake]'"
-            raise StateError("failed_precondition", message, {"package": package})
+    check_packages()
     from pyspark.sql import SparkSession  # noqa: PLC0415 - heavy
 
     if is_submitted():
@@ -41,4 +35,16 @@ def session_of(job: Job) -> "SparkSession":
             raise UsageError("configuration_invalid", message)
         return SparkSession.builder.appName(job.name).getOrCreate()
     quiet: dict[str, str | int | bool] = {"spark.ui.enabled": False}
-    return session(job.name, master=job.spark.master or "local[*]", config={**quiet, **job.spark.config})
+    return session(job.name, master=job.spark.master, config={**quiet, **job.spark.config})
+
+
+def check_packages() -> None:
+    """Refuse to run jobs without the packages that they need.
+
+    Raises:
+        StateError: code `failed_precondition`: a package is missing.
+    """
+    for package in ("pyspark", "pyarrow"):
+        if find_spec(package) is None:
+            message = f"jobs need the package {package}: pip install 'bascule[pipeline,lake]'"
+            raise StateError("failed_precondition", message, {"package": package})

@@ -13,6 +13,7 @@ from bascule.pipeline.expectations import ROWS, failed_any, observed, raising, w
 from bascule.pipeline.model.job import Job
 from bascule.pipeline.model.source import DEFAULT_EPOCH_BYTES
 from bascule.pipeline.sql import first_line
+from bascule.spark.options import CONSUMER_GROUP
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Observation, SparkSession
@@ -79,6 +80,8 @@ class Stages:
         if positions is not None:
             options = {name: value for name, value in options.items() if name not in POSITIONS} | dict(positions)
         options["columns"] = ",".join(self.columns)
+        if streaming and self.job.report:
+            options.setdefault(CONSUMER_GROUP.name, self.job.name)
         if streaming and not {"maxOffsetsPerTrigger", "maxBytesPerTrigger"} & options.keys():
             options["maxBytesPerTrigger"] = DEFAULT_EPOCH_BYTES
         return reader.format(FORMAT).options(**options).load()

@@ -1,39 +1,54 @@
 """Archives streams to a lake by one call: a query from `format("bascule")` to `format("bascule_archive")`."""
 
-import json
+import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from bascule.lake.options import STREAM_MARK, TABLE, ArchiveOptions, parse_archive_options
+from bascule.lake.ranges import POSITION
+from bascule.lake.tables import check_tables
 from bascule.lake.writing import start
-from bascule.spark.options import ON_DATA_LOSS, SOURCE, SUBJECT
-from bascule.spark.usage import nearest, usage
-from bascule.spark.zones import SETTING
+from bascule.spark.columns import listed
+from bascule.spark.connection_options import NAMESPACE
+from bascule.spark.options import ON_DATA_LOSS, SUBJECT, parse_options
+from bascule.spark.source_arguments import OF_SOURCE, option_text, source_options
+from bascule.spark.spelling import surface
+from bascule.spark.usage import usage
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-COLUMNS: Final = (
-    *("stream", "incarnation", "partition", "offset", "timestamp"),
-    *("subject", "key", "value", "headers"),
-)
+COLUMNS: Final = (*POSITION, "subject", "key", "value", "headers")
 """Default columns of an archive."""
-NEEDED: Final = ("stream", "incarnation", "partition", "offset", "timestamp")
-"""Columns that every archive has."""
-_SET_HERE: Final = frozenset({"path", "tableformat", "partitionby", "stream", "columns", "complete"})
-_BATCH_ONLY: Final = frozenset({"queryid", "epoch", "rangeid"})
+_NONE: Final = "archive sets it itself, where it applies"
+_REFUSED: Final = {
+    "path": "the argument to names the table",
+    "tableformat": "the argument format does",
+    "partitionby": "the argument partition_by does",
+    "stream": "write it in lower case",
+    "columns": "write it in lower case",
+    **dict.fromkeys(("complete", "queryid", "epoch", "rangeid", "reportnamespace"), _NONE),
+}
+"""Options that cannot be given, and what to use instead."""
+_ARGUMENTS: Final = {
+    "path": "argument to",
+    "tableFormat": "argument format",
+    "partitionBy": "argument partition_by",
+    **OF_SOURCE,
+}
 
 
+@surface(_ARGUMENTS)
 def archive(  # noqa: PLR0913 - all by name
     spark: "SparkSession",
     *,
-    to: str,
-    checkpoint: str,
+    to: str | os.PathLike[str],
+    checkpoint: str | os.PathLike[str],
     stream: str | Sequence[str] | None = None,
     format: str = "delta",  # noqa: A002 - Spark's word
     partition_by: str | Sequence[str] = (),
-    columns: Sequence[str] = COLUMNS,
+    columns: str | Sequence[str] = COLUMNS,
     available_now: bool = False,
     every: str | None = None,
     name: str | None = None,
@@ -50,8 +65,8 @@ def archive(  # noqa: PLR0913 - all by name
         stream: one name or several; None = the option `streamPattern` or `assign` selects them.
         format: `delta`, `iceberg` or `parquet`.
         partition_by: `date`, `bucket(N)` by key, or columns; one or several, in order.
-        columns: of `format("bascule")`; `stream`, `incarnation`, `partition`, `offset` and `timestamp` must be among
-            them.
+        columns: of `format("bascule")`, a sequence or one text with commas; `stream`, `incarnation`, `partition`,
+            `offset` and `timestamp` must be among them.
         available_now: archive what is there now and end.
         every: time between micro-batches, as `10 seconds`; None = as soon as there are records.
         name: name of the query.
@@ -62,54 +77,57 @@ def archive(  # noqa: PLR0913 - all by name
         The running query.
 
     Raises:
-        UsageError: an option is wrong.
+        UsageError: an option is wrong, or the checkpoint is in the table's folder.
+        StateError: the checkpoint is a copy of another one, its folder cannot be written, or the table is there and is
+            another one, as one of another format or one that `keep_table` keeps. Tables of streams that a pattern
+            selects are compared by their first epoch.
     """
-    source = _source(spark, stream, columns, options)
+    of_table = {key: option_text(value) for key, value in options.items() if _is_of_table(key)}
+    of_source = {key: value for key, value in options.items() if not _is_of_table(key)}
+    source = source_options(
+        spark,
+        stream=stream,
+        columns=listed(columns),
+        options=of_source,
+        refused=_REFUSED,
+        needed=POSITION,
+        call="archive",
+        what="an archive",
+        also=TABLE.names,
+    )
     fields = (partition_by,) if isinstance(partition_by, str) else tuple(partition_by)
     given = {
-        **{key: _text(value) for key, value in options.items() if _is_of_table(key)},
-        "path": to,
+        **of_table,
+        "path": os.fspath(to),
         "tableFormat": format,
         **({"partitionBy": ",".join(fields)} if fields else {}),
-        "complete": _text(_is_complete(source)),
+        "complete": option_text(_is_complete(source)),
+        "reportNamespace": _given(source).get(NAMESPACE.name.lower(), "default"),
     }
     table = parse_archive_options(given)
     _check_several(stream, source, table)
     frame = spark.readStream.format("bascule").options(**source).load()
+    if table.has_table_per_stream:
+        check_tables(table, frame.schema, _streams(source))
     return start(frame, table, checkpoint=checkpoint, name=name, available_now=available_now, every=every)
-
-
-def _source(
-    spark: "SparkSession",
-    stream: str | Sequence[str] | None,
-    columns: Sequence[str],
-    options: dict[str, str | float | bool],
-) -> dict[str, str]:
-    """Options of the source."""
-    known = {key.lower() for key in SOURCE.names}
-    for key in options:
-        if key.lower() in _SET_HERE or key.lower() in _BATCH_ONLY:
-            raise usage(f"option {key} cannot be given to archive", option=key)
-        if key.lower() not in known and not _is_of_table(key):
-            advice = SOURCE.advice(key.lower())
-            hint = nearest(key, (*SOURCE.names, *TABLE.names)) if advice is None else f": {advice}"
-            raise usage(f"there is no option {key!r}{hint}", option=key)
-    missing = [column for column in NEEDED if column not in columns]
-    if missing:
-        raise usage(f"columns of an archive include {', '.join(NEEDED)}: {', '.join(missing)} is missing")
-    found = {key: _text(value) for key, value in options.items() if not _is_of_table(key)}
-    found.setdefault("timeZone", str(spark.conf.get(SETTING)))
-    if stream is not None:
-        found["stream"] = json.dumps([stream] if isinstance(stream, str) else list(stream))
-    return {**found, "columns": ",".join(columns)}
 
 
 def _is_complete(source: dict[str, str]) -> bool:
     """Whether offsets without a row do not exist: a subject filter leaves records out, and so does `onDataLoss=skip`
     when retention has removed some before they were read.
     """
-    given = {key.lower(): value.strip().lower() for key, value in source.items()}
-    return SUBJECT.name.lower() not in given and given.get(ON_DATA_LOSS.name.lower(), "fail") == "fail"
+    given = _given(source)
+    return SUBJECT.name.lower() not in given and given.get(ON_DATA_LOSS.name.lower(), "fail").lower() != "skip"
+
+
+def _streams(source: dict[str, str]) -> Sequence[str]:
+    """The streams that are read, as far as they are known without the broker."""
+    selection = parse_options(source).selection
+    return selection.streams or sorted(selection.assigned or ())
+
+
+def _given(source: dict[str, str]) -> dict[str, str]:
+    return {key.lower(): value.strip() for key, value in source.items()}
 
 
 def _check_several(stream: str | Sequence[str] | None, source: dict[str, str], table: ArchiveOptions) -> None:
@@ -123,8 +141,4 @@ def _check_several(stream: str | Sequence[str] | None, source: dict[str, str], t
 
 
 def _is_of_table(name: str) -> bool:
-    return name.lower() in {key.lower() for key in TABLE.names}
-
-
-def _text(value: str | float | bool) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
+    return name.lower() in {key.lower() for key in TABLE.names} - _REFUSED.keys()

@@ -8,8 +8,8 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from bascule.spark.options import SourceOptions
-from bascule.spark.planning import Range, plan
-from bascule.spark.reading import read_ranges
+from bascule.spark.planning import Range
+from bascule.spark.reading import plan_tasks, read_ranges
 from bascule.spark.resolving import resolve_ranges
 from bascule.spark.sentences import sentence_first
 
@@ -33,7 +33,7 @@ class BasculeReader(DataSourceReader):
         """Tasks for the records that exist now."""
         with sentence_first():
             planned = resolve_ranges(self._options)
-        return [RangesPartition(ranges) for ranges in plan(planned, self._options.packing)]
+        return [RangesPartition(ranges) for ranges in plan_tasks(self._options, planned)]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """Record batches of one task. An empty read has one task without ranges."""

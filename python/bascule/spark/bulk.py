@@ -6,24 +6,29 @@ called.
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from bascule.spark.columns import DEFAULT, arrow_schema, ddl, parse_columns
+from bascule.spark.columns import DEFAULT, arrow_schema, ddl, listed, parse_columns
 from bascule.spark.options import SOURCE, SourceOptions, parse_options
-from bascule.spark.planning import Range, plan
-from bascule.spark.reading import read_ranges
+from bascule.spark.planning import Range
+from bascule.spark.reading import plan_tasks, read_ranges
 from bascule.spark.resolving import resolve_ranges
+from bascule.spark.source_arguments import OF_SOURCE
+from bascule.spark.spelling import surface
 from bascule.spark.zones import SETTING
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
+@surface(OF_SOURCE)
 def scan(
     spark: "SparkSession",
     stream: str | Sequence[str],
     *,
-    columns: Sequence[str] = DEFAULT,
+    columns: str | Sequence[str] = DEFAULT,
+    native_archive: bool = False,
     **options: str | int,
 ) -> "DataFrame":
     """A DataFrame of the present records of streams.
@@ -31,7 +36,9 @@ def scan(
     Args:
         spark: the session.
         stream: one name or several.
-        columns: columns in order, without repetition.
+        columns: columns in order, without repetition; a sequence, or one text with commas.
+        native_archive: records that come from an archive (`archivePath`, on a disk that all hosts have) are read by
+            Spark's own Parquet reader, which splits large files; those of a partition are then in no order.
         **options: options of the data source by their names there (`address`, `subject`, `startingOffsets`,
             `endingTimestamp`, `maxPartitions`, …); those of micro-batches are rejected.
 
@@ -41,16 +48,36 @@ def scan(
     Raises:
         UsageError: an option is wrong.
         BrokerError: the broker cannot be reached, or there is no such stream.
+        StateError: the tiers do not have the records between the start and the end, as for the data source.
     """
     names = [stream] if isinstance(stream, str) else list(stream)
     SOURCE.check_kind(SOURCE.read({name: str(value) for name, value in options.items()}), "batch", "read")
-    wanted = parse_columns(",".join(columns))
+    wanted = parse_columns(",".join(listed(columns)))
     given = {"timeZone": str(spark.conf.get(SETTING)), **{name: str(value) for name, value in options.items()}}
     parsed = parse_options({**given, "stream": json.dumps(names), "columns": ",".join(wanted)})
-    tasks = plan(resolve_ranges(parsed), parsed.packing)
-    numbers = spark.range(0, len(tasks), 1, max(len(tasks), 1))
-    untyped: Any = numbers
-    return untyped.mapInArrow(_reader(parsed, tasks), ddl(wanted))
+    if not native_archive:
+        return _read(spark, parsed, resolve_ranges(parsed))
+    native = _native()
+    native.check_native(parsed)
+    planned = resolve_ranges(parsed)
+    archived = [each for each in planned if each.files is not None]
+    served = [each for each in planned if each.files is None]
+    if not archived:
+        return _read(spark, parsed, served)
+    old: DataFrame = native.read_native(spark, parsed, archived)
+    return old.unionAll(_read(spark, parsed, served)) if served else old
+
+
+def _read(spark: "SparkSession", options: SourceOptions, ranges: Sequence[Range]) -> "DataFrame":
+    """The records of ranges, read by Python workers."""
+    tasks = plan_tasks(options, ranges)
+    untyped: Any = spark.range(0, len(tasks), 1, max(len(tasks), 1))
+    return untyped.mapInArrow(_reader(options, tasks), ddl(options.columns))
+
+
+def _native() -> Any:
+    """The module that reads an archive by Spark: without it nothing of a lake is imported."""
+    return import_module("bascule.spark.native_archive")
 
 
 def _reader(options: SourceOptions, tasks: Sequence[tuple[Range, ...]]) -> Callable[[Iterable[Any]], Iterator[Any]]:

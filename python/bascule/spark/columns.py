@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import Any, Final
 
+from bascule.spark.spelling import named
 from bascule.spark.usage import nearest, usage
 
 TYPES: Final = {
@@ -34,6 +35,11 @@ INCARNATION: Final = "incarnation"
 """The column that the reader adds: the broker serves one incarnation of a partition at a time, and a range names it."""
 
 
+def listed(columns: str | Sequence[str]) -> tuple[str, ...]:
+    """Names of columns, from a sequence or from one text with commas."""
+    return tuple(name.strip() for name in columns.split(",")) if isinstance(columns, str) else tuple(columns)
+
+
 def parse_columns(text: str) -> tuple[str, ...]:
     """The columns named in a comma-separated list, in its order.
 
@@ -42,12 +48,13 @@ def parse_columns(text: str) -> tuple[str, ...]:
     """
     names = tuple(name.strip().lower() for name in text.split(",") if name.strip())
     if not names:
-        raise usage(f"option columns names no column: choose among {', '.join(TYPES)}")
+        raise usage(f"{named('columns')} names no column: choose among {', '.join(TYPES)}")
     for name in names:
         if name not in TYPES:
-            raise usage(f"option columns: there is no column {name!r}{nearest(name, TYPES)}", column=name)
+            hint = nearest(name, TYPES) or f"; there are {', '.join(TYPES)}"
+            raise usage(f"{named('columns')}: there is no column {name!r}{hint}", column=name)
         if names.count(name) > 1:
-            raise usage(f"option columns names {name} twice", column=name)
+            raise usage(f"{named('columns')} names {name} twice", column=name)
     return names
 
 

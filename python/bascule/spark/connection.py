@@ -20,6 +20,7 @@ from urllib.parse import parse_qsl
 from bascule.errors import BrokerError, UnavailableError, error
 from bascule.spark.files import REMEDY, located
 from bascule.spark.offsets import UNKNOWN, Predecessor
+from bascule.spark.unreached import unreached
 
 logger = logging.getLogger("bascule.spark")
 _T = TypeVar("_T")
@@ -141,9 +142,10 @@ class Broker:
                     reader = None
                     return
                 yield chunk.data, int(json.loads(chunk.app_metadata.to_pybytes())["next"])
-        except Exception as cause:
+        except Exception as cause:  # noqa: BLE001 - of pyarrow and gRPC
             reader = None
-            raise from_flight(cause) from cause
+            failure = unreached(from_flight(cause), self.address)
+            raise failure from _unexplained(failure, cause)
         finally:
             if reader is not None:
                 reader.cancel()
@@ -170,10 +172,10 @@ class Broker:
         while True:
             try:
                 return call()
-            except Exception as cause:
-                failure = from_flight(cause)
-                if not backoff.pause(failure, f"broker at {self.address}"):
-                    raise failure from cause
+            except Exception as cause:  # noqa: BLE001 - as above
+                failure = unreached(from_flight(cause), self.address)
+                if not backoff.pause(failure):
+                    raise failure from _unexplained(failure, cause)
 
 
 class Backoff:
@@ -189,15 +191,21 @@ class Backoff:
         self._since = None
         self._pause_s = _FIRST_PAUSE_S
 
-    def pause(self, failure: BrokerError, what: str) -> bool:
-        """Wait before the next attempt; False = `failure` is final or the deadline has passed."""
+    def pause(self, failure: BrokerError, what: str = "") -> bool:
+        """Wait before the next attempt; False = `failure` is final or the deadline has passed.
+
+        Args:
+            failure: of the last attempt.
+            what: names the place in the warning, if the failure does not.
+        """
         if not is_transient(failure):
             return False
         now = time.monotonic()
         if self._since is None:
             self._since = now
             if self._deadline_s:
-                logger.warning("%s: %s; retrying for up to %.0f s", what, failure, self._deadline_s)
+                place = f"{what}: " if what else ""
+                logger.warning("%s%s; retrying for up to %g s", place, failure, self._deadline_s)
         if now + self._pause_s > self._since + self._deadline_s:
             return False
         time.sleep(self._pause_s)
@@ -208,6 +216,11 @@ class Backoff:
 def is_transient(failure: BrokerError) -> bool:
     """Whether the same call may succeed later."""
     return isinstance(failure, UnavailableError) or failure.retry == "backoff" or failure.code == "not_leader"
+
+
+def _unexplained(failure: BrokerError, cause: Exception) -> Exception | None:
+    """The exception of pyarrow, if the error for it does not say all that it does."""
+    return cause if failure.code == "internal" else None
 
 
 def from_flight(cause: BaseException) -> BrokerError:

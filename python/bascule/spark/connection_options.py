@@ -16,8 +16,10 @@ def parse_address(given: str) -> str:
     """`grpc://host:port`, or `grpc+tls://host:port` followed by the names of the files.
 
     Raises:
-        ValueError: neither `host:port` nor `bascules://host:port?ca=FILE&cert=FILE&key=FILE`.
+        ValueError: several addresses, or neither `host:port` nor `bascules://host:port?ca=FILE&cert=FILE&key=FILE`.
     """
+    if "," in given:
+        raise ValueError("it must be one host:port")
     is_protected = _PROTECTED.match(given) is not None
     address = _PROTECTED.sub("", _PLAIN.sub("", given))
     address, question, query = address.partition("?")

@@ -1,6 +1,6 @@
 """Compares a query's checkpoint with the broker: deleted, re-created, shortened and replaced logs.
 
-With `onDataLoss=fail` each of them ends the query, by name; with `skip` it is logged and the query continues.
+Each of them ends the query, by name; with `onDataLoss=skip` it is logged and the query continues.
 """
 
 import logging
@@ -22,7 +22,7 @@ def deleted_streams(options: SourceOptions, before: Marks, statuses: Mapping[str
     """The streams that the query has read, that its pattern matches, and that no longer exist.
 
     Raises:
-        StateError: `stream_not_found`, if there is one and `onDataLoss` is `fail`.
+        StateError: `stream_not_found`, if there is one and `onDataLoss` is not `skip`.
     """
     if options.selection.pattern is None:
         return set()
@@ -38,7 +38,7 @@ def valid_mark(options: SourceOptions, key: Key, mark: Mark, part: PartitionStat
     """Where reading continues; None = the partition is read as a new one.
 
     Raises:
-        StateError: with `onDataLoss=fail`, `incarnation_changed` of a stream that was deleted and created again,
+        StateError: without `onDataLoss=skip`, `incarnation_changed` of a stream that was deleted and created again,
             `offset_out_of_range` of a log that ends before the mark.
     """
     stream, partition = key
@@ -52,9 +52,10 @@ def valid_mark(options: SourceOptions, key: Key, mark: Mark, part: PartitionStat
         _lost(options, "incarnation_changed", what, "read the new stream from its start", details)
         return None
     if mark.next > part.high_watermark:
-        what = (
-            f"the query has read {stream}/{partition} up to offset {mark.next}, which is beyond its high watermark "
-            f"{part.high_watermark}: an older copy of the log was restored, or its end was lost"
+        what = f"the query has read {stream}/{partition} up to offset {mark.next}, which is beyond " + (
+            f"the end {part.high_watermark} of its archive: the table was rolled back or replaced"
+            if options.tier == "archive"
+            else f"its high watermark {part.high_watermark}: an older copy of the log was restored, or its end was lost"
         )
         details |= {"offset": mark.next, "log_start": part.log_start, "high_watermark": part.high_watermark}
         _lost(options, "offset_out_of_range", what, f"continue at offset {part.high_watermark}", details)
@@ -66,7 +67,7 @@ def compare(options: SourceOptions, key: Key, mark: Mark, found: Predecessor) ->
     """Compare the record before a mark with the present one; an unknown one is accepted and logged.
 
     Raises:
-        StateError: `history_changed`, if they differ and `onDataLoss` is `fail`.
+        StateError: `history_changed`, if they differ and `onDataLoss` is not `skip`.
     """
     stream, partition = key
     if mark.before.contradicts(found):
@@ -100,7 +101,7 @@ def _time(found: Predecessor) -> str:
 
 def _lost(options: SourceOptions, code: str, what: str, otherwise: str, details: Mapping[str, Any]) -> None:
     """End the query, or log that it continues without the lost records."""
-    if options.on_data_loss == "fail":
+    if options.on_data_loss != "skip":
         remedy = f"start the query with a new checkpoint, or set onDataLoss to skip to {otherwise}"
         raise error(code, f"{what}; {remedy}", dict(details))
     logger.warning("%s; onDataLoss is skip: %s", what, otherwise)

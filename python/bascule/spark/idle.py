@@ -1,4 +1,4 @@
-"""Ends a worker of PySpark without a traceback when Spark has closed its socket.
+"""Ends a process of PySpark without a traceback when Spark has closed its socket.
 
 Spark keeps a worker's process for the next task and closes its socket when it no longer needs it: after a minute, when
 the session stops, and when `show`, `limit` or `take` have enough rows. PySpark 4.3 handles that as a failed task,
@@ -8,6 +8,7 @@ reports it on the closed socket, and prints a BrokenPipe traceback.
 uses another daemon, workers that read streams do it themselves.
 """
 
+import os
 import socket
 import sys
 import traceback
@@ -15,9 +16,10 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, Final
 
-__all__ = ["leave_when_closed", "leaving"]
+__all__ = ["leave_stopped_planner", "leave_when_closed", "leaving"]
 
 _DAEMON: Final = "pyspark.daemon"
+_PLANNER: Final = "pyspark.sql.streaming.python_streaming_source_runner"
 _CLOSED: Final = (BrokenPipeError, ConnectionResetError)
 _LEAVE: Final = 1
 """Return value that makes the daemon's loop end the process instead of waiting for another task."""
@@ -35,6 +37,17 @@ def leave_when_closed() -> None:
         # The type of a module has no such attributes.
         setattr(loop, "worker", leaving(run))  # noqa: B010
         setattr(loop, "traceback", _without_closed_sockets())  # noqa: B010 - for the task that runs
+
+
+def leave_stopped_planner() -> None:
+    """In the process that plans the micro-batches of a query: end it when Spark has closed its socket, as at the end of
+    the query. PySpark 4.3 would report the end of the input on the closed socket, and print a BrokenPipe traceback. For
+    `stop` of a reader, which PySpark calls while it handles that error; has no effect elsewhere.
+    """
+    loop = sys.modules.get("__main__")
+    is_planner = getattr(getattr(loop, "__spec__", None), "name", None) == _PLANNER
+    if is_planner and isinstance(sys.exception(), (EOFError, *_CLOSED)):
+        os._exit(0)
 
 
 def _without_closed_sockets() -> SimpleNamespace:

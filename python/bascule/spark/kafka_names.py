@@ -23,7 +23,7 @@ _OURS: Final = {
 
 _POSITIONS: Final = "it is one of Kafka's connector, leave it out, the positions of a query are in its checkpoint"
 _NEEDLESS: Final = {
-    "kafka.group.id": _POSITIONS,
+    "kafka.group.id": f"{_POSITIONS}, consumerGroup shows them at the broker",
     "groupidprefix": _POSITIONS,
     "kafka.isolation.level": "it is one of Kafka's connector, leave it out, only committed records are read",
 }

@@ -4,6 +4,7 @@ Each check answers in one line, and one that fails or warns says what to do.
 """
 
 import os
+import re
 import shutil
 import socket
 import subprocess
@@ -19,6 +20,7 @@ from bascule.spark import java
 from bascule.spark.connection import Broker
 from bascule.spark.connection_options import ADDRESS
 from bascule.spark.sessions import SETTINGS
+from bascule.spark.unreached import shown_address
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -52,6 +54,12 @@ class Finding:
     outcome: Outcome
     found: str
     remedy: str = ""
+
+
+_MASTER: Final = re.compile(
+    r"local|local\[(\*|\d+)(,\s*\d+)?\]|local-cluster\[\s*\d+\s*,\s*\d+\s*,\s*\d+\s*\]|yarn|[a-z0-9]+://.+"
+)
+"""Master URLs that Spark knows, or that a cluster manager of the user's may add."""
 
 
 def doctor(
@@ -165,6 +173,10 @@ def _ports() -> Finding:
 
 
 def _master(master: str) -> Iterator[Finding]:
+    if _MASTER.fullmatch(master) is None:
+        remedy = "local[2], local[*], spark://host:7077, yarn and k8s://https://host:443 are master URLs"
+        yield Finding("master", "failed", f"{master!r} is not a master URL", remedy)
+        return
     if not master.startswith("spark://"):
         return
     first = master.removeprefix("spark://").split(",")[0]
@@ -214,12 +226,13 @@ def _of_defaults() -> Setting:
 
 def _broker(address: str) -> Finding:
     broker = Broker(address, "default", _REQUEST_MS, 0)
-    shown = address.partition("?")[0].rpartition("/")[2]
+    shown = shown_address(address)
     try:
         count = len(broker.streams())
     except BrokerError as failure:
         remedy = "start it with bascule serve, or check the address and the files that it names"
-        return Finding("broker", "failed", f"{shown}: {failure} ({failure.code})", remedy)
+        reason = str(failure).removeprefix(f"broker at {shown}: ").partition("; ")[0]
+        return Finding("broker", "failed", f"{shown}: {reason} ({failure.code})", remedy)
     except ImportError as failure:
         return Finding("broker", "failed", f"{shown} was not asked: {failure}", EXTRA)
     return Finding("broker", "ok", f"{shown} answers, {count} streams in namespace default")

@@ -3,6 +3,7 @@
 from typing import Any, cast
 
 from bascule._json import load_json
+from bascule.spark.spelling import named
 from bascule.spark.usage import usage
 
 
@@ -36,7 +37,7 @@ def parse_json(option: str, given: str, kind: type) -> Any:
     try:
         document = load_json(given)
     except (ValueError, RecursionError) as cause:
-        raise usage(f"option {option} is not valid JSON: {cause}") from cause
+        raise usage(f"{named(option)} is not valid JSON: {cause}") from cause
     if not isinstance(document, kind):
-        raise usage(f"option {option} is {given!r}: it must be a JSON {'list' if kind is list else 'object'}")
+        raise usage(f"{named(option)} is {given!r}: it must be a JSON {'list' if kind is list else 'object'}")
     return document

@@ -10,12 +10,13 @@ case. Imports nothing heavy, because Spark imports this module in each planner.
 100
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Generic, Literal, TypedDict, TypeVar, Unpack
 
 from bascule._units import parse_bytes, parse_duration_ms
 from bascule.errors import UsageError
+from bascule.spark.spelling import named
 from bascule.spark.usage import nearest, usage
 
 T = TypeVar("T")
@@ -70,13 +71,13 @@ class Option(Generic[T_co]):
         """
         stripped = text.strip()
         if not stripped:
-            raise usage(f"option {self.name} is empty", option=self.name)
+            raise usage(f"{named(self.name)} is empty", option=self.name)
         try:
             return self.parse(stripped)
         except UsageError:
             raise
         except ValueError as cause:
-            raise usage(f"option {self.name} is {text!r}: {cause}", option=self.name) from cause
+            raise usage(f"{named(self.name)} is {text!r}: {cause}", option=self.name) from None
 
 
 class Given:
@@ -106,7 +107,7 @@ class Given:
         """
         found = self.get(option)
         if found is None:
-            raise usage(f"option {option.name} is missing: {option.meaning}", option=option.name)
+            raise usage(f"{named(option.name)} is missing: {option.meaning}", option=option.name)
         return found
 
 
@@ -152,17 +153,35 @@ class OptionSet:
             UsageError: an option is unknown; the sentence names what to use instead, or the nearest one. Or an option
                 has the text of a PEM file; the sentence does not repeat it.
         """
-        for name in (name for name, text in given.items() if PEM in text):
+        spelled = {name.lower(): name for name in self.names}
+        for name in (spelled.get(name.lower(), name) for name, text in given.items() if PEM in text):
             raise usage(
-                f"option {name} has the text of a PEM file, and options are written to checkpoints and event logs: "
+                f"{named(name)} has the text of a PEM file, and options are written to checkpoints and event logs: "
                 "give the file to Spark (spark.files) and name it in address, as bascules://host:port?ca=ca.pem",
                 option=name,
             )
         values = {name: text for name, text in without_catalog(given).items() if name not in self.ignored}
-        known = {name.lower() for name in self.names}
-        for name in (name for name in values if name not in known):
-            raise usage(f"there is no option {name!r}{self._hint(name)}", option=name)
+        for name in (name for name in given if name.lower() in values and name.lower() not in spelled):
+            raise self.unknown(name)
         return Given(values)
+
+    def unknown(self, name: str, also: Iterable[str] = ()) -> UsageError:
+        """The error for a name that is not among these options.
+
+        Args:
+            name: as the user wrote it; Spark passes names on in lower case.
+            also: other names that the call takes, near which `name` may be.
+        """
+        advice = self.advice(name.lower())
+        if advice is not None:
+            return usage(f"there is no option {name!r}: {advice}", option=name)
+        from bascule.spark.option_homes import elsewhere  # noqa: PLC0415 - imports every format
+
+        spelled, homes = elsewhere(name)
+        if homes:
+            return usage(f"there is no option {spelled!r} here: it is an option of {', '.join(homes)}", option=spelled)
+        hint = nearest(name, (*self.names, *also)) or f"; there are {', '.join(dict.fromkeys((*self.names, *also)))}"
+        return usage(f"there is no option {name!r}{hint}", option=name)
 
     def not_for(self, kind: Kind) -> "list[Option[Any]]":
         """The options that apply to the other kind of query alone."""
@@ -182,12 +201,8 @@ class OptionSet:
         for option in self.not_for(kind):
             if given.has(option):
                 kinds = {"batch": "batch", "stream": "streaming"}
-                message = f"option {option.name} has no meaning for a {kinds[kind]} {what}: remove it"
+                message = f"{named(option.name)} has no meaning for a {kinds[kind]} {what}: remove it"
                 raise usage(message, option=option.name)
-
-    def _hint(self, name: str) -> str:
-        advice = self.advice(name)
-        return nearest(name, self.names) if advice is None else f": {advice}"
 
 
 def without_catalog(given: Mapping[str, str]) -> dict[str, str]:

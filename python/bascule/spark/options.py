@@ -10,16 +10,21 @@ from bascule.spark.columns import TYPES, parse_columns
 from bascule.spark.connection_options import ADDRESS, CONNECTION, NAMESPACE, REQUEST_TIMEOUT_MS, RETRY_DEADLINE_MS
 from bascule.spark.kafka_names import kafka_advice
 from bascule.spark.names import parse_json, parse_names
-from bascule.spark.option_model import Given, OptionSet, choice, duration, number, parsed, size, text
+from bascule.spark.option_model import Given, OptionSet, choice, duration, flag, number, parsed, size, text
 from bascule.spark.planning import Packing
 from bascule.spark.positions import EARLIEST, LATEST, Positions, parse_offsets, parse_times
 from bascule.spark.slots import current_slots
-from bascule.spark.tier_options import TIER_OPTIONS, Tier, check_with_archive, parse_tier
+from bascule.spark.subjects import subject_expression
+from bascule.spark.table_options import TABLE_OPTIONS, TableView, parse_table
+from bascule.spark.tier_options import TIER_OPTIONS, Tier, parse_tier
 from bascule.spark.usage import usage
 from bascule.spark.zones import parse_zone, zone_of
 
 if TYPE_CHECKING:
     from bascule.lake.options import ArchiveOptions
+
+MAX_SUBJECT_BYTES: Final = 2000
+"""Longest subject that a broker subscribes on."""
 
 
 def _pattern(given: str) -> str:
@@ -27,6 +32,13 @@ def _pattern(given: str) -> str:
         re.compile(given)
     except re.error as cause:
         raise ValueError(f"it is not a regular expression: {cause}") from cause
+    return given
+
+
+def _subject(given: str) -> str:
+    subject_expression(given)
+    if len(given.encode()) > MAX_SUBJECT_BYTES:
+        raise ValueError(f"it has {len(given.encode())} bytes, and NATS takes at most {MAX_SUBJECT_BYTES}")
     return given
 
 
@@ -50,6 +62,9 @@ def _zone(given: str) -> str:
     return given
 
 
+OnDataLoss = Literal["fail", "skip", "archive"]
+
+MAX_GROUP_BYTES: Final = 255
 _TIME: Final = "time or JSON"
 STREAM: Final = parsed(
     "stream",
@@ -64,8 +79,11 @@ STREAM_PATTERN: Final = parsed(
     _pattern,
 )
 ASSIGN: Final = parsed("assign", 'partitions: `{"stream": [0, 1]}`', "JSON", _assigned)
-SUBJECT: Final = text(
-    "subject", "only records whose subject matches, with `*` and `>` as in NATS; the broker applies it"
+SUBJECT: Final = parsed(
+    "subject",
+    "only records whose subject matches, with `*` and `>` as in NATS; the broker applies it",
+    "text",
+    _subject,
 )
 COLUMNS: Final = parsed(
     "columns",
@@ -115,8 +133,9 @@ TIME_ZONE: Final = parsed(
 )
 ON_DATA_LOSS: Final = choice(
     "onDataLoss",
-    "if records, streams or logs were lost before they were read: end the query, or log it and continue",
-    ("fail", "skip"),
+    "if records, streams or logs were lost before they were read: end the query, or log it and continue; with "
+    "`archive`, records that retention removed are read from `archivePath`, and any other loss ends the query",
+    ("fail", "skip", "archive"),
     default="fail",
 )
 MAX_OFFSETS: Final = number(
@@ -161,7 +180,21 @@ LONG_POLL_MS: Final = number(
     only="stream",
 )
 
-_TIMES: Final = (STARTING_TIMESTAMP, STARTING_BY_TIMESTAMP, ENDING_TIMESTAMP, ENDING_BY_TIMESTAMP)
+CONSUMER_GROUP: Final = text(
+    "consumerGroup",
+    "name under which the broker shows where the query stands, in `bascule lag` and metrics; reported after each "
+    "micro-batch, and only shown: the query continues from its checkpoint. Give no two queries the same name",
+    only="stream",
+)
+
+RETENTION_HOLD: Final = flag(
+    "retentionHold",
+    "retention and compaction keep what the query has not processed, up to the stream's `retention_hold_max_bytes`, "
+    "until the query has not reported for its `retention_hold_expiry`. Needs `consumerGroup`, and the right "
+    "HoldRetention on each stream",
+    default="false",
+    only="stream",
+)
 
 SOURCE: Final = OptionSet(
     "Source",
@@ -192,6 +225,9 @@ SOURCE: Final = OptionSet(
         MAX_PARTITIONS,
         MAX_RECORDS,
         LONG_POLL_MS,
+        CONSUMER_GROUP,
+        RETENTION_HOLD,
+        *TABLE_OPTIONS,
         *TIER_OPTIONS,
         *CONNECTION[2:],
     ),
@@ -230,14 +266,24 @@ class SourceOptions:
     starting: Positions
     ending: Positions
     no_match: Literal["latest", "error"]
-    on_data_loss: Literal["fail", "skip"]
+    on_data_loss: OnDataLoss
     limits: Limits
     packing: Packing
     request_timeout_ms: int
     retry_deadline_ms: int
     long_poll_ms: int
+    consumer_group: str | None = None
+    hold: bool = False
     tier: Tier = "broker"
     archive: "ArchiveOptions | None" = None
+    table: TableView | None = None
+
+    @property
+    def needed_columns(self) -> tuple[str, ...]:
+        """The columns asked for, and those that the table view and the subject filter need beside them."""
+        of_view = () if self.table is None else self.table.columns
+        of_filter = () if self.subject is None else ("subject",)
+        return tuple(dict.fromkeys((*self.columns, *of_view, *of_filter)))
 
 
 def parse_options(given: Mapping[str, str]) -> SourceOptions:
@@ -254,9 +300,8 @@ def parse_options(given: Mapping[str, str]) -> SourceOptions:
     options.get(TIME_ZONE)
     starting, ending = _starting(options), _ending(options)
     _check_streams(selection, starting, ending)
-    tier, archive = parse_tier(options)
-    if archive is not None:
-        check_with_archive(options, (SUBJECT, *_TIMES))
+    on_data_loss = cast("OnDataLoss", options.value(ON_DATA_LOSS))
+    tier, archive = parse_tier(options, on_data_loss)
     return SourceOptions(
         address=options.value(ADDRESS),
         namespace=options.value(NAMESPACE),
@@ -266,15 +311,28 @@ def parse_options(given: Mapping[str, str]) -> SourceOptions:
         starting=starting,
         ending=ending,
         no_match=cast('Literal["latest", "error"]', options.value(NO_MATCH)),
-        on_data_loss=cast('Literal["fail", "skip"]', options.value(ON_DATA_LOSS)),
+        on_data_loss=on_data_loss,
         limits=_limits(options),
         packing=_packing(options),
         request_timeout_ms=options.value(REQUEST_TIMEOUT_MS),
         retry_deadline_ms=options.value(RETRY_DEADLINE_MS),
         long_poll_ms=options.value(LONG_POLL_MS),
+        consumer_group=_group(options.get(CONSUMER_GROUP)),
+        hold=options.value(RETENTION_HOLD),
         tier=tier,
         archive=archive,
+        table=parse_table(options, (MIN_PARTITIONS, MAX_RECORDS)),
     )
+
+
+def check_hold(options: SourceOptions) -> None:
+    """Refuse a hold of a query that the broker cannot name. A job has a name without the option `consumerGroup`.
+
+    Raises:
+        UsageError: `retentionHold` without `consumerGroup`.
+    """
+    if options.hold and options.consumer_group is None:
+        raise usage("option retentionHold needs consumerGroup: the name by which the broker knows the query")
 
 
 def _selection(options: Given) -> Selection:
@@ -308,6 +366,12 @@ def _check_streams(selection: Selection, *positions: Positions) -> None:
         elif selection.streams:
             named = {stream: [n for s, n in each.by_partition if s == stream] for stream in selection.streams}
             each.check(named)
+
+
+def _group(given: str | None) -> str | None:
+    if given is not None and len(given.encode()) > MAX_GROUP_BYTES:
+        raise usage(f"option consumerGroup has {len(given.encode())} bytes, at most {MAX_GROUP_BYTES} are accepted")
+    return given
 
 
 def _limits(options: Given) -> Limits:

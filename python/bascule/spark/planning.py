@@ -6,7 +6,7 @@ One Python task costs about 27 ms beside its rows, so small ranges share one.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from itertools import pairwise
+from itertools import groupby, pairwise
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
@@ -76,14 +76,31 @@ def plan(ranges: Iterable[Range], packing: Packing) -> list[tuple[Range, ...]]:
     total = sum(r.size for r in wanted)
     if not total:
         return []
-    most = packing.max_partitions or max(packing.slots * TASKS_PER_SLOT, packing.min_partitions)
-    by_size = max(min(packing.slots, _ceil(total, SMALL_TASK)), _ceil(total, LARGE_TASK))
-    tasks = min(most, max(packing.min_partitions, by_size))
+    tasks = _tasks(total, packing)
     pieces = [piece for r in wanted for piece in _split(r, tasks, total, packing.max_records)]
     bins = min(len(pieces), max(tasks, _ceil(total, packing.max_records) if packing.max_records else 0))
     if bins == len(pieces):
         return [(piece,) for piece in pieces]
     return _pack(pieces, bins, packing.max_records or total)
+
+
+def plan_whole(ranges: Iterable[Range], packing: Packing) -> list[tuple[Range, ...]]:
+    """As `plan`, but all ranges of one partition of a stream are in one Spark partition, one after the other."""
+    wanted = sorted(r for r in ranges if r.size > 0)
+    parts = {key: tuple(found) for key, found in groupby(wanted, key=lambda r: (r.stream, r.partition))}
+    if not parts:
+        return []
+    spans = [replace(found[0], end=found[-1].end) for found in parts.values()]
+    total = sum(span.size for span in spans)
+    packed = _pack(spans, min(len(spans), _tasks(total, packing)), total)
+    return [tuple(each for span in spans for each in parts[span.stream, span.partition]) for spans in packed]
+
+
+def _tasks(total: int, packing: Packing) -> int:
+    """The number of tasks for `total` offsets, if no limit of a task asks for more."""
+    most = packing.max_partitions or max(packing.slots * TASKS_PER_SLOT, packing.min_partitions)
+    by_size = max(min(packing.slots, _ceil(total, SMALL_TASK)), _ceil(total, LARGE_TASK))
+    return min(most, max(packing.min_partitions, by_size))
 
 
 def _split(whole: Range, tasks: int, total: int, max_records: int) -> list[Range]:

@@ -1,18 +1,21 @@
 """Reading ranges on an executor: record batches as Spark wants them, across lost connections."""
 
 import logging
-from collections.abc import Iterator, Sequence
+from array import array
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from importlib import import_module
+from itertools import chain, groupby
 from typing import Any, Final
 
 from bascule.errors import BrokerError
-from bascule.spark.columns import INCARNATION
+from bascule.spark.columns import INCARNATION, arrow_schema
 from bascule.spark.connection import Backoff, Broker, StatusRequest
 from bascule.spark.idle import leave_when_closed
 from bascule.spark.options import SourceOptions
-from bascule.spark.planning import Range
+from bascule.spark.planning import Range, plan, plan_whole
 from bascule.spark.sentences import sentence_first
+from bascule.spark.table_view import latest_records
 
 logger = logging.getLogger("bascule.spark")
 
@@ -23,7 +26,7 @@ def broker_of(options: SourceOptions) -> Broker:
 
 
 def read_ranges(options: SourceOptions, ranges: Sequence[Range], schema: Any) -> Iterator[Any]:
-    """Record batches of all `ranges`, in their order, in order of offset.
+    """Record batches of all `ranges`, in their order, in order of offset; with `view=table` the latest of each key.
 
     Args:
         options: the read's options.
@@ -31,18 +34,41 @@ def read_ranges(options: SourceOptions, ranges: Sequence[Range], schema: Any) ->
         schema: Arrow schema that every batch must have; its names are the columns asked for.
 
     Raises:
-        BrokerError: `damaged`, or the broker could not be reached within `retryDeadlineMs`; with `onDataLoss=fail`
-            `offset_out_of_range` when records were removed before they were read, `stream_not_found` and
-            `incarnation_changed` when the stream was deleted, `history_changed` when its log was replaced.
+        BrokerError: as `latest_records`; `damaged`, or the broker could not be reached within `retryDeadlineMs`; with
+            `onDataLoss=fail` `offset_out_of_range` when records were removed before they were read, `stream_not_found`
+            and `incarnation_changed` when the stream was deleted, `history_changed` when its log was replaced.
     """
     leave_when_closed()
     broker = broker_of(options)
     with sentence_first():
-        for each in ranges:
-            if each.files is None:
-                yield from _read_range(broker, options, each, schema)
-            else:
-                yield from tiers().read_from_archive(options, each, each.files, schema)
+        if options.table is None:
+            for each in ranges:
+                yield from _read_tier(broker, options, each, schema)
+        else:
+            yield from _read_tables(broker, options, ranges, schema)
+
+
+def plan_tasks(options: SourceOptions, ranges: Iterable[Range]) -> list[tuple[Range, ...]]:
+    """The ranges of each task of a batch read. A partition whose latest records are read is in one task."""
+    return (plan if options.table is None else plan_whole)(ranges, options.packing)
+
+
+def _read_tables(broker: Broker, options: SourceOptions, ranges: Sequence[Range], schema: Any) -> Iterator[Any]:
+    """The table view of each partition; all ranges of a partition stand one after the other."""
+    view = options.table
+    assert view is not None
+    pa: Any = import_module("pyarrow")
+    missing = [name for name in view.columns if name not in schema.names]
+    wide = pa.schema([*schema, *arrow_schema(missing)])
+    for (stream, partition), parts in groupby(ranges, key=lambda each: (each.stream, each.partition)):
+        records = chain.from_iterable(_read_tier(broker, options, each, wide) for each in parts)
+        yield from latest_records(records, schema, view, f"{stream}/{partition}")
+
+
+def _read_tier(broker: Broker, options: SourceOptions, whole: Range, schema: Any) -> Iterator[Any]:
+    if whole.files is None:
+        return _read_range(broker, options, whole, schema)
+    return tiers().read_from_archive(options, whole, whole.files, schema)
 
 
 def tiers() -> Any:
@@ -60,6 +86,10 @@ def _read_range(broker: Broker, options: SourceOptions, whole: Range, schema: An
                 backoff.succeeded()
                 yield conform(batch, schema, rest.incarnation)
         except BrokerError as failure:
+            if options.on_data_loss == "archive" and failure.code == "offset_out_of_range":
+                for piece in tiers().divide_after_loss(options, broker, failure, rest):
+                    yield from _read_tier(broker, options, piece, schema)
+                return
             remaining = _after_loss(broker, options, failure, rest)
             if remaining is None and not backoff.pause(failure, f"{rest.stream}/{rest.partition}"):
                 raise
@@ -85,14 +115,15 @@ def _ticket(options: SourceOptions, rest: Range, schema: Any) -> dict[str, Any]:
     return ticket
 
 
-_GONE: Final = frozenset({"stream_not_found", "partition_not_found", "incarnation_changed"})
+GONE: Final = frozenset({"stream_not_found", "partition_not_found", "incarnation_changed"})
+"""Codes of partitions that were deleted, or deleted and created again."""
 
 
 def _after_loss(broker: Broker, options: SourceOptions, failure: BrokerError, rest: Range) -> Range | None:
     """The range that can still be read after a loss that may be skipped; None = `failure` is another error."""
     if options.on_data_loss != "skip":
         return None
-    if failure.code in _GONE:
+    if failure.code in GONE:
         remaining = replace(rest, start=rest.end)
     elif failure.code == "history_changed":
         remaining = replace(rest, history=None)
@@ -127,8 +158,16 @@ def conform(batch: Any, schema: Any, incarnation: int) -> Any:
     columns: list[Any] = []
     for field in schema:
         if field.name == INCARNATION:
-            columns.append(pa.repeat(pa.scalar(incarnation, field.type), batch.num_rows))
+            columns.append(_repeated(incarnation, field.type, batch.num_rows))
             continue
         column = next(served)
         columns.append(column if column.type.equals(field.type) else column.cast(field.type))
     return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _repeated(number: int, kind: Any, count: int) -> Any:
+    """An Arrow array of 64-bit numbers. From memory: pyarrow imports pandas, for most of a second of processor time in
+    each worker, when it converts its first value of Python.
+    """
+    pa: Any = import_module("pyarrow")
+    return pa.Array.from_buffers(kind, count, [None, pa.py_buffer(array("q", [number]) * count)])

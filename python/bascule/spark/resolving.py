@@ -4,7 +4,8 @@ import logging
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from typing import Final
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
 
 from bascule.errors import BrokerError, error
 from bascule.spark.connection import Broker, PartitionStatus, StatusRequest, StreamStatus
@@ -13,6 +14,10 @@ from bascule.spark.options import SourceOptions
 from bascule.spark.planning import Range
 from bascule.spark.positions import Position, Positions
 from bascule.spark.reading import broker_of, tiers
+from bascule.spark.usage import nearest
+
+if TYPE_CHECKING:
+    from bascule.spark.tiers import Archives
 
 logger = logging.getLogger("bascule.spark")
 
@@ -58,9 +63,24 @@ def ask_matching(
         try:
             return ask(wanted(attempt > 0))
         except BrokerError as failure:
-            if options.selection.pattern is None or failure.code != "stream_not_found" or attempt == MOST_MATCHES - 1:
+            if failure.code != "stream_not_found":
+                raise
+            if options.selection.pattern is None:
+                raise _with_names(options, failure) from failure
+            if attempt == MOST_MATCHES - 1:
                 raise
     raise AssertionError("the last attempt returns or raises")
+
+
+def _with_names(options: SourceOptions, failure: BrokerError) -> BrokerError:
+    """The failure about a stream that does not exist, with the nearest name that does."""
+    try:
+        there = broker_of(options).streams()
+    except BrokerError:
+        return failure
+    absent = next((name for name in sorted(options.selection.streams) if name not in there), "")
+    remedy = "correct the name, or create it with `bascule stream create`"
+    return error(failure.code, f"{failure}{nearest(absent, there)}; {remedy}", failure.details)
 
 
 def check_positions(options: SourceOptions, statuses: dict[str, StreamStatus]) -> None:
@@ -97,10 +117,45 @@ def whole_ranges(options: SourceOptions) -> list[Range]:
     Raises:
         BrokerError: as `resolve_ranges`.
     """
-    statuses = _asked(options, broker_of(options))
-    if options.tier != "broker":
-        statuses = tiers().both_tiers(options, statuses, tiers().pin(options, statuses))
+    broker = broker_of(options)
+    statuses = _asked(options, broker)
+    if options.archive is not None:
+        archives = pin_present(options, broker, statuses)
+        statuses = tiers().both_tiers(options, timed(options, statuses, archives), archives)
     return _bounds(options, statuses)
+
+
+def checks() -> Any:
+    """The module that compares an archive with the broker; imported as `tiers` is."""
+    return import_module("bascule.spark.tier_checks")
+
+
+def timed(options: SourceOptions, statuses: dict[str, StreamStatus], archives: "Archives") -> dict[str, StreamStatus]:
+    """Statuses whose answers to times are those of the tiers that are read."""
+    search = import_module("bascule.spark.tier_times").TimeSearch(options)
+    return {name: search.answer(status, archives) for name, status in statuses.items()}
+
+
+def pin_present(
+    options: SourceOptions, broker: Broker, statuses: dict[str, StreamStatus], **opening: Any
+) -> "Archives":
+    """The archive of a read, at its present version.
+
+    Args:
+        options: of the read.
+        broker: of the read.
+        statuses: of the streams that are read, as the broker has them.
+        **opening: `opener` of `tiers.pin`.
+
+    Raises:
+        UsageError: the archive has no table of a stream, or a table lacks a column that is read.
+        StateError: `history_changed`, if the archive ends beyond a high watermark.
+    """
+    archives: Archives = tiers().pin(options, tiers().sources_of(statuses), **opening)
+    for name, status in sorted(statuses.items()):
+        checks().warn_of_earlier(options, archives.tables[name], status)
+    checks().check_ends(options, broker, partitions_of(statuses), archives)
+    return archives
 
 
 def _asked(options: SourceOptions, broker: Broker) -> dict[str, StreamStatus]:
@@ -115,20 +170,22 @@ def resolve_ranges(options: SourceOptions) -> list[Range]:
     """The ranges of a batch read, now.
 
     Raises:
-        BrokerError: `stream_not_found`, `partition_not_found`, `offset_out_of_range`, or the broker cannot be reached.
+        BrokerError: `stream_not_found`, `partition_not_found`, `offset_out_of_range`, or the broker cannot be reached;
+            `history_changed`, if the archive has records of another log than the broker.
     """
     broker = broker_of(options)
     statuses = _asked(options, broker)
-    if options.tier == "broker":
+    if options.archive is None:
         found = _chosen(options, statuses)
     else:
-        archives = tiers().pin(options, statuses)
+        archives = pin_present(options, broker, statuses)
         parts = partitions_of(statuses)
         found = [
             part
-            for whole in _chosen(options, tiers().both_tiers(options, statuses, archives))
+            for whole in _chosen(options, tiers().both_tiers(options, timed(options, statuses, archives), archives))
             for part in tiers().divide(options, whole, parts[whole.stream, whole.partition], archives)
         ]
+        checks().check_cuts(options, broker, found, archives, set())
     known = identify(broker, (((each.stream, each.partition), each.end) for each in found if each.files is None))
     return [each if each.files is not None else _with_history(each, known) for each in found]
 
@@ -192,8 +249,8 @@ def start_of(options: SourceOptions, status: StreamStatus, number: int, place: P
     """The first offset to read of one partition.
 
     Raises:
-        StateError: a named offset is beyond the high watermark, or was removed and `onDataLoss` is `fail`; no record is
-            young enough and the strategy is `error`.
+        StateError: a named offset is beyond the high watermark, or was removed and `onDataLoss` is not `skip`; no
+            record is young enough and the strategy is `error`.
     """
     part = status.partitions[number]
     match place.kind:
@@ -232,7 +289,7 @@ def check_start(options: SourceOptions, key: Key, part: PartitionStatus, offset:
     Raises:
         StateError: `offset_out_of_range`.
     """
-    if offset > part.high_watermark or (offset < part.log_start and options.on_data_loss == "fail"):
+    if offset > part.high_watermark or (offset < part.log_start and options.on_data_loss != "skip"):
         raise out_of_range(key, offset, part)
     if offset < part.log_start:
         stream, number = key
@@ -259,6 +316,6 @@ def out_of_range(key: Key, offset: int, part: PartitionStatus) -> Exception:
         bound = f"below the log start offset {part.log_start}"
         remedy = "; the records before it were removed: set onDataLoss to skip to continue without them"
     else:
-        bound, remedy = f"beyond the high watermark {part.high_watermark}", ""
+        bound, remedy = f"beyond the high watermark {part.high_watermark}", ": name one up to it, or latest"
     details = {"offset": offset, "log_start": part.log_start, "high_watermark": part.high_watermark}
     return error("offset_out_of_range", f"offset {offset} is {bound} of {stream}/{number}{remedy}", details)

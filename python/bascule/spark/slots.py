@@ -10,6 +10,7 @@ VARIABLE: Final = "PYSPARK_BASCULE_SLOTS"
 """Environment variable with the number that the master URL or the caller of `session` gives, for planners."""
 QUESTION: Final = "slots"
 _LOCAL: Final = re.compile(r"local\[(\d+)(?:,\s*\d+)?\]")
+_ONCE: Final = re.compile(r"local(?:\[[^,\]]*\])?")
 _LOCAL_CLUSTER: Final = re.compile(r"local-cluster\[\s*(\d+)\s*,\s*(\d+)\s*,\s*\d+\s*\]")
 
 
@@ -24,6 +25,11 @@ def slots_of_master(master: str) -> int | None:
     if match := _LOCAL_CLUSTER.fullmatch(master):
         return int(match[1]) * int(match[2])
     return os.cpu_count() or 2 if master.startswith("local[*") else None
+
+
+def repeats_tasks(master: str) -> bool:
+    """Whether Spark tries a task again that failed, as the master URL says: `local[2]` does not, `local[2,4]` does."""
+    return _ONCE.fullmatch(master) is None
 
 
 def slots_of_cluster(spark: Any) -> int:

@@ -1,13 +1,15 @@
 """The data source of `format("bascule")`."""
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from pyspark.sql.datasource import DataSource
 
+from bascule.errors import BrokerError
 from bascule.spark.columns import TYPES, ddl
 from bascule.spark.idle import leave_when_closed
 from bascule.spark.option_model import without_catalog
-from bascule.spark.options import SOURCE, SourceOptions, parse_options
+from bascule.spark.options import SOURCE, SourceOptions, check_hold, parse_options
 from bascule.spark.sentences import sentence_first
 from bascule.spark.usage import nearest, usage
 
@@ -15,6 +17,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from bascule.spark.batch import BasculeReader
+    from bascule.spark.refused import RefusedStreamReader
     from bascule.spark.sink.options import SinkOptions
     from bascule.spark.sink.writers import BasculeStreamWriter, BasculeWriter
     from bascule.spark.stream import BasculeStreamReader
@@ -47,7 +50,12 @@ class BasculeSource(DataSource):
             UsageError: an option is wrong (checked here because failures later are reported badly).
         """
         with sentence_first():
-            columns = parse_options(self.options).columns
+            if CATALOG_MARK not in self.options:
+                _check_path(self.options, "read", "load()")
+            parsed = parse_options(self.options)
+            columns = parsed.columns
+            if CATALOG_MARK not in self.options:
+                check_hold(parsed)
         if CATALOG_MARK not in self.options:
             return ddl(columns)
         from bascule.spark.tables import schema_with_options  # noqa: PLC0415 - keeps discovery light
@@ -63,17 +71,22 @@ class BasculeSource(DataSource):
         from bascule.spark.batch import BasculeReader  # noqa: PLC0415 - keeps discovery light
 
         with sentence_first():
+            _check_path(self.options, "read", "load()")
             check_schema(schema)
             SOURCE.check_kind(SOURCE.read(without_catalog(self.options)), "batch", "read")
             return BasculeReader(self._parsed(schema), schema)
 
-    def streamReader(self, schema: "StructType") -> "BasculeStreamReader":  # noqa: N802 - Spark's name
-        """A streaming read."""
+    def streamReader(self, schema: "StructType") -> "BasculeStreamReader | RefusedStreamReader":  # noqa: N802 - Spark's
+        """A streaming read. Spark reports a refusal only from the first call of a reader, which raises it then."""
+        from bascule.spark.refused import RefusedStreamReader  # noqa: PLC0415 - keeps discovery light
         from bascule.spark.stream import BasculeStreamReader  # noqa: PLC0415 - keeps discovery light
 
-        with sentence_first():
+        try:
+            _check_path(self.options, "read", "load()")
             check_schema(schema)
             return BasculeStreamReader(self._parsed(schema), schema)
+        except BrokerError as failure:
+            return RefusedStreamReader(failure)
 
     def writer(self, schema: "StructType", overwrite: bool) -> "BasculeWriter":
         """A batch write, or one within `foreachBatch`."""
@@ -96,6 +109,12 @@ class BasculeSource(DataSource):
         if overwrite:
             what = "output mode complete" if is_stream else "mode overwrite"
             raise usage(f"{what} would replace what the stream has, and a stream is only appended to: use append")
+        _check_path(self.options, "write", "start()" if is_stream else "save()")
+        if not self.options:
+            raise usage(
+                "the write has no options: Spark passes none of a table to INSERT INTO, insertInto and writeTo; write "
+                'with df.write.format("bascule").option("stream", …)'
+            )
         options = parse_sink_options(without_catalog(self.options), is_stream=is_stream)
         check_columns(schema, options)
         return options
@@ -104,6 +123,21 @@ class BasculeSource(DataSource):
         from bascule.spark.tables import options_of  # noqa: PLC0415 - keeps discovery light
 
         return parse_options({**options_of(schema), **without_catalog(self.options)})
+
+
+def _check_path(options: Mapping[str, str], what: str, call: str) -> None:
+    """Refuse a path; Spark gives none of a table to those who read or write it.
+
+    Raises:
+        UsageError: the call had one, or an option `path` was given.
+    """
+    path = next((text for name, text in options.items() if name.lower() == "path"), None)
+    if path is not None:
+        raise usage(
+            f"the {what} has the path {path!r}, and a stream has none: leave it out of {call}, and name the stream by "
+            "the option stream",
+            option="path",
+        )
 
 
 def check_schema(schema: "StructType") -> None:

@@ -8,7 +8,8 @@ import logging
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any, Final
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import (
@@ -26,12 +27,14 @@ from bascule.spark.admission import Backlog, admit, is_worth_starting
 from bascule.spark.batch import RangesPartition, arrow_schema
 from bascule.spark.connection import PartitionStatus, StatusRequest, StreamStatus
 from bascule.spark.history import compare, deleted_streams, valid_mark
+from bascule.spark.idle import leave_stopped_planner
 from bascule.spark.offsets import Key, Mark, Marks, Predecessor, from_document, ranges, to_document
-from bascule.spark.options import Limits, SourceOptions
+from bascule.spark.options import Limits, SourceOptions, check_hold
 from bascule.spark.planning import plan
 from bascule.spark.polling import ended_partitions, poll, timed_partitions, waiting_request
 from bascule.spark.reading import broker_of, read_ranges
 from bascule.spark.resolving import (
+    Places,
     ask_matching,
     check_positions,
     check_start,
@@ -48,19 +51,30 @@ from bascule.spark.slots import current_slots
 from bascule.spark.usage import usage
 from bascule.spark.waiting import missing_offsets, wait_ms, wake_offsets
 
+if TYPE_CHECKING:
+    from bascule.spark.reporting import PositionReporter
+    from bascule.spark.stream_tiers import StreamTiers
+
 logger = logging.getLogger("bascule.spark")
 
+REPORT_S: Final = 1.0
+"""How long a run that has an end waits for a report of its position."""
 DISCOVERY_S: Final = 10.0
 """Interval at which a pattern is matched against the names of all streams."""
 _NO_LIMITS: Final = Limits()
 
 
 class BasculeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """One streaming read. Positions are committed high watermarks, so that a range always gives the same records."""
+    """One streaming read. Positions are committed high watermarks, so that a range always gives the same records; with
+    an archive, `StreamTiers` decides from where.
+    """
 
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
-        if options.tier != "broker":
-            raise usage("options archivePath and tier are for batch reads: a streaming read has the broker's records")
+        if options.table is not None:
+            raise usage(
+                "option view=table is for batch reads: a streaming read has every change; remove it, or read the table "
+                "with spark.read in foreachBatch"
+            )
         self._options = options
         self._schema = schema
         self._requests: list[StatusRequest] = []
@@ -72,6 +86,10 @@ class BasculeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._appeared: dict[Key, Mark] = {}
         self._wake: dict[Key, int] = {}
         self._timed: frozenset[Key] = frozenset()
+        self._is_compared = False
+        self._is_idle = False
+        self._reporter: PositionReporter | None = None
+        self._tiers = _tiers_of(options)
 
     # -- positions --------------------------------------------------------------------------------------------------
     @sentence_first()
@@ -79,9 +97,11 @@ class BasculeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Where a new query begins."""
         statuses = self._look_up()
         check_positions(self._options, statuses)
+        if self._tiers is not None:
+            statuses = self._tiers.at_start(statuses)
         starts = resolve(self._options, statuses, self._options.starting, start_of)
         marks = {key: Mark(part.incarnation, starts[key], starts[key]) for key, part in partitions_of(statuses).items()}
-        known = identify(broker_of(self._options), starts.items())
+        known = self._identify(starts.items())
         return self._document({key: mark.identified(known[key, mark.next]) for key, mark in marks.items()})
 
     @sentence_first()
@@ -95,10 +115,13 @@ class BasculeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 created again, a log was replaced by an older copy or lost its end.
         """
         before, _ = from_document(start, self._options.namespace)
+        self._report(before)
         limits = _NO_LIMITS if isinstance(limit, ReadAllAvailable) else self._options.limits
         statuses = self._poll(before, limits)
         deleted = deleted_streams(self._options, before, statuses)
         self._check_ends(statuses, before)
+        if self._tiers is not None:
+            statuses = self._tiers.extended(statuses, self._read_to(before))
         known = partitions_of(statuses)
         base = self._with_new(self._valid_marks(before, known, deleted), known)
         self._remember(base, known)
@@ -111,13 +134,16 @@ class BasculeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             admitted |= admit({key: backlog for key, backlog in backlogs.items() if backlog.size}, limits)
         if not (is_moved or is_lost or is_started):
             self._wake = self._wake_offsets(statuses, sum(each.size for each in backlogs.values()), limits)
+            self._is_idle = True
             return start
         marks = {**base, **self._advance(base, known, admitted)}
         identified = self._identified(base, marks, known)
         if identified is None:
             return start
         self._started = time.monotonic()
+        self._is_compared = True
         self._wake = {}
+        self._is_idle = False
         return self._document(identified)
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
@@ -139,15 +165,25 @@ class BasculeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
         """Fix the ends of this run at the present ends."""
         statuses = self._look_up()
+        if self._tiers is not None and self._options.tier == "archive":
+            statuses = self._tiers.extended(statuses, {})
         self._target = resolve(self._options, statuses, self._options.ending, end_of)
 
     # -- tasks ------------------------------------------------------------------------------------------------------
     @sentence_first()
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        """Tasks of a micro-batch: a function of the two documents alone, so that a replay has the same ones."""
+        """Tasks of a micro-batch: their offsets depend on the two documents alone, so that a replay has the same ones.
+
+        Raises:
+            StateError: `offset_out_of_range`, if neither the broker nor the archive has a range.
+            StateError: `history_changed`, with `onDataLoss=fail`: the first micro-batch of a run repeats an unfinished
+                one, and the log was replaced by another copy since that was planned.
+        """
         before, _ = from_document(start, self._options.namespace)
         after, packing = from_document(end, self._options.namespace)
-        return [RangesPartition(each) for each in plan(ranges(before, after), packing)]
+        self._compare_repeated(before, after)
+        tasks = plan(ranges(before, after), packing)
+        return [RangesPartition(each) for each in (tasks if self._tiers is None else self._tiers.divide(tasks))]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """Record batches of one task."""
@@ -155,15 +191,47 @@ class BasculeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return read_ranges(self._options, wanted, arrow_schema(self._schema))
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Does nothing: the broker stores nothing for a query."""
+        """Does nothing: `latestOffset` has reported this position already, when the micro-batch before ended."""
 
     def stop(self) -> None:
-        """Does nothing: connections belong to the process."""
+        """Ends a process that Spark has left and is about to kill; connections belong to the process."""
+        leave_stopped_planner()
 
     # -- inside -----------------------------------------------------------------------------------------------------
+    def _report(self, before: Marks) -> None:
+        """With `consumerGroup`: report that everything before these marks is processed.
+
+        Raises:
+            UsageError: `retentionHold` without `consumerGroup`.
+            BrokerError: with `retentionHold`: the first report is refused, or a stream lets no query hold records.
+        """
+        check_hold(self._options)
+        if self._options.consumer_group is None:
+            return
+        from bascule.spark import reporting  # noqa: PLC0415 - executors lack protobuf
+
+        if self._reporter is None:
+            place = (self._options.address, self._options.namespace)
+            query = reporting.ReportedQuery(*place, self._options.consumer_group, self._options.hold)
+            if query.hold:
+                reporting.begin_hold(query, before)
+            self._reporter = reporting.PositionReporter(query)
+        # Spark kills this process right after the last micro-batch of a run that has an end.
+        self._reporter.reached(before, wait_s=REPORT_S if self._target is not None else 0)
+
     def _document(self, marks: Marks) -> dict[str, Any]:
         packing = replace(self._options.packing, slots=current_slots())  # executors come and go
         return to_document(self._options.namespace, marks, packing)
+
+    def _read_to(self, before: Marks) -> dict[Key, int]:
+        """The next offset of each partition that the query knows."""
+        return {key: mark.next for key, mark in {**self._appeared, **before}.items()}
+
+    def _identify(self, places: Places) -> dict[tuple[Key, int], Predecessor]:
+        """The broker's records before some offsets; an archive that is read alone may have others."""
+        if self._options.tier == "archive":
+            return dict.fromkeys(places, Predecessor())
+        return identify(broker_of(self._options), places)
 
     def _wanted(self, again: bool = False) -> list[StatusRequest]:
         """The requests for the streams; a pattern is matched periodically, and if `again` is set."""
@@ -186,7 +254,10 @@ class BasculeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         broker = broker_of(self._options)
         is_waiting = self._target is None
         long_poll_ms = wait_ms(limits, self._options.long_poll_ms, self._waited_ms()) if is_waiting else 0
-        beyond = {**{key: mark.next for key, mark in {**self._appeared, **before}.items()}, **self._wake}
+        beyond = {**self._read_to(before), **self._wake}
+        if self._options.tier == "archive":  # the broker does not know when there is more of the archive
+            time.sleep(long_poll_ms / 1000 if self._is_idle else 0)
+            long_poll_ms = 0
 
         def ask(wanted: list[StatusRequest]) -> dict[str, StreamStatus]:
             if not wanted:  # a pattern that matches nothing: there is nothing at the broker to wait for
@@ -240,7 +311,7 @@ class BasculeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """
         places = [(key, mark.next) for each in (base, marks) for key, mark in each.items() if key in known]
         try:
-            found = identify(broker_of(self._options), places)
+            found = self._identify(places)
         except BrokerError as failure:
             if self._options.selection.pattern is None or failure.code != "stream_not_found":
                 raise
@@ -250,6 +321,21 @@ class BasculeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if key in known:
                 compare(self._options, key, mark, found.get((key, mark.next), Predecessor()))
         return {key: mark.identified(found.get((key, mark.next), Predecessor())) for key, mark in marks.items()}
+
+    def _compare_repeated(self, before: Marks, after: Marks) -> None:
+        """Once in a run: the records before both ends of a micro-batch that an earlier run has planned."""
+        if self._is_compared:
+            return
+        self._is_compared = True
+        marks = [(key, mark) for each in (before, after) for key, mark in each.items()]
+        try:
+            found = self._identify([(key, mark.next) for key, mark in marks])
+        except BrokerError as failure:
+            if failure.code not in {"stream_not_found", "partition_not_found"}:
+                raise
+            return  # the tasks report it, or skip its records
+        for key, mark in marks:
+            compare(self._options, key, mark, found.get((key, mark.next), Predecessor()))
 
     def _remember(self, base: Marks, known: dict[Key, PartitionStatus]) -> None:
         latest = {key: Mark(part.incarnation, base[key].first, part.high_watermark) for key, part in known.items()}
@@ -279,3 +365,8 @@ class BasculeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             for key, place in admitted.items()
             if place != base[key].next
         }
+
+
+def _tiers_of(options: SourceOptions) -> "StreamTiers | None":
+    """The tiers of a run; None = the broker alone."""
+    return None if options.archive is None else import_module("bascule.spark.stream_tiers").StreamTiers(options)

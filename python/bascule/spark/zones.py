@@ -57,8 +57,8 @@ def zone_of(option: str | None) -> Callable[[str], tzinfo | None]:
         if not answer:
             raise usage(
                 f"option {name}: the time names no zone, and a Python data source does not know the zone of a Spark "
-                "session that bascule.spark.session did not create: add the zone to the time (2026-11-25T01:19+01:00), "
-                "or set the option timeZone"
+                "session that bascule.spark.session did not create, or that spark-submit has started: add the zone to "
+                "the time (2026-11-25T01:19+01:00), or set the option timeZone"
             )
         return parse_zone(f"{SETTING} of the session", answer)
 

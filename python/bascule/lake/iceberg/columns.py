@@ -14,6 +14,7 @@ from bascule.lake.grouping import grouped
 from bascule.lake.iceberg.catalog import import_pyiceberg
 from bascule.lake.iceberg.store import data_root
 from bascule.lake.layout import value_text
+from bascule.lake.mismatch import EVOLVES
 from bascule.lake.options import bucket_count
 from bascule.lake.partitioning import Values
 
@@ -101,6 +102,9 @@ def archived(file: Any, table: Any) -> ArchivedFile:
     conversions, schema = import_pyiceberg("conversions"), table.schema()
     lower: dict[int, bytes] = file.lower_bounds or {}
     upper: dict[int, bytes] = file.upper_bounds or {}
+    latest = None
+    if "timestamp" in schema.column_names and (time_id := schema.find_field("timestamp").field_id) in upper:
+        latest = int(conversions.from_bytes(schema.find_type("timestamp"), upper[time_id]))
     bounds = [
         (name, conversions.from_bytes(kind, lower[number]), conversions.from_bytes(kind, upper[number]))
         for name in ("incarnation", "partition", "offset")  # bounds of texts are cut off
@@ -108,7 +112,7 @@ def archived(file: Any, table: Any) -> ArchivedFile:
         for number, kind in [(schema.find_field(name).field_id, schema.find_type(name))]
         if number in lower and number in upper
     ]
-    return ArchivedFile(file.file_path.removeprefix(f"{data_root(table)}/"), (), tuple(bounds))
+    return ArchivedFile(file.file_path.removeprefix(f"{data_root(table)}/"), (), tuple(bounds), latest)
 
 
 def file_schema(schema: Any) -> Any:
@@ -155,7 +159,7 @@ def differing(rows: Any, schema: Any) -> str | None:
     there = {field.name: field for field in schema.fields}
     for field in optional(rows):
         if field.name not in there:
-            return f"it has no column {field.name}"
+            return f"it has no column {field.name}{EVOLVES}"
         found = _text(there[field.name].field_type)
         try:
             given = import_pyiceberg("io.pyarrow").pyarrow_to_schema(pa.schema([field]), schema.name_mapping)
@@ -165,7 +169,7 @@ def differing(rows: Any, schema: Any) -> str | None:
         if wanted != found:
             return f"its column {field.name} is {found}, the rows have {wanted}"
     extra = [name for name in there if name not in rows.names]
-    return f"it has a column {extra[0]}, which the rows lack" if extra else None
+    return f"it has a column {extra[0]}, which the rows lack{EVOLVES}" if extra else None
 
 
 def _text(kind: Any) -> str:

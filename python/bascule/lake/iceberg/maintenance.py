@@ -16,21 +16,25 @@ from bascule.errors import StateError, UnavailableError
 from bascule.lake.conflicts import MOST_CONFLICTS, pause, too_many
 from bascule.lake.files import ORDER, DataFile, TableWriter
 from bascule.lake.iceberg.catalog import import_pyiceberg
-from bascule.lake.iceberg.target import IcebergTarget, entry, plan_of, without_retries
+from bascule.lake.iceberg.columns import archived
+from bascule.lake.iceberg.target import IcebergTarget, entry, plan_of, sync_version, without_retries
+from bascule.lake.matching import NOT_MERGED, check_pages
 from bascule.lake.storage import FileStore
 
 logger = logging.getLogger("bascule.lake")
 
 T = TypeVar("T")
 
+COMPACTION: Final = "bascule.compaction"
+"""Property of the snapshot of a compaction."""
 _MAX_AGE_MS: Final = "history.expire.max-snapshot-age-ms"
 _DEFAULT_MAX_AGE_MS: Final = 5 * 24 * 3600 * 1000
 """Iceberg's own default of this property."""
 
 
 @dataclass(frozen=True)
-class _Rewrite:
-    """Small files, and those that have their rows now."""
+class Rewrite:
+    """Files of a table, and those that replace them."""
 
     old: tuple[Any, ...]
     new: tuple[DataFile, ...]
@@ -45,18 +49,19 @@ def compact(target: IcebergTarget) -> dict[str, int]:
         `numFilesAdded`, `numFilesRemoved` and `numSnapshotsExpired`.
 
     Raises:
+        CorruptionError: a file is missing, or a page of it fails its checksum.
         StateError: the table has delete files, which rewriting would lose.
         UnavailableError: other writers committed first `MOST_CONFLICTS` times in a row.
     """
     table = target.open()
-    _check_no_deletes(target, table)
+    target.check_no_deletes(table)
     plan, token = plan_of(table), uuid4().hex
     rewrites = [
         rewrite
         for number, tasks in enumerate(_bins(table, target.options.file_bytes))
         if (rewrite := _rewritten(table, TableWriter(plan, target.options, prefix=f"{token}-{number:05d}"), tasks))
     ]
-    if rewrites and not _commit(target, rewrites, plan.store):
+    if rewrites and not replace_files(target, rewrites, plan.store, {COMPACTION: "true"}):
         rewrites = []
     age_ms = int(table.properties.get(_MAX_AGE_MS, _DEFAULT_MAX_AGE_MS))
     expired = expire(target, age_ms / 3_600_000)
@@ -92,18 +97,6 @@ def expire(target: IcebergTarget, retention_hours: float) -> list[int]:
     return _until_committed(target, attempt)
 
 
-def _check_no_deletes(target: IcebergTarget, table: Any) -> None:
-    content = import_pyiceberg("manifest").ManifestContent
-    snapshot = table.current_snapshot()
-    if snapshot is not None and any(each.content == content.DELETES for each in snapshot.manifests(table.io)):
-        raise StateError(
-            "failed_precondition",
-            f"{target.uri} has delete files, which this compaction cannot apply: compact it with the engine that wrote "
-            "them (in Spark: CALL system.rewrite_data_files)",
-            {"table": target.uri},
-        )
-
-
 def _bins(table: Any, file_bytes: int) -> list[list[Any]]:
     """Scan tasks of small files of one partition each, in the order of their rows; at least two in a bin."""
     packer = import_pyiceberg("utils.bin_packing").ListPacker(file_bytes, lookback=1, largest_bin_first=False)
@@ -137,13 +130,14 @@ def _lower_bound(table: Any) -> Callable[[Any], tuple[Any, ...]]:
     return key
 
 
-def _rewritten(table: Any, writer: TableWriter, tasks: Sequence[Any]) -> _Rewrite | None:
+def _rewritten(table: Any, writer: TableWriter, tasks: Sequence[Any]) -> Rewrite | None:
     """The rows of small files in new ones; None = that makes no fewer files."""
     io: Any = import_pyiceberg("io.pyarrow")
     everything = import_pyiceberg("expressions").AlwaysTrue()
     scan = io.ArrowScan(table.metadata, table.io, table.schema(), everything)
     try:
         for task in tasks:
+            check_pages(writer.plan.store, archived(task.file, table), NOT_MERGED)
             for batch in scan.to_record_batches([task]):
                 writer.write(batch.select(writer.plan.schema.names).cast(writer.plan.schema))
         files = writer.close()
@@ -153,23 +147,47 @@ def _rewritten(table: Any, writer: TableWriter, tasks: Sequence[Any]) -> _Rewrit
     if len(files) >= len(tasks):
         writer.discard()
         return None
-    return _Rewrite(tuple(task.file for task in tasks), tuple(files))
+    return Rewrite(tuple(task.file for task in tasks), tuple(files))
 
 
-def _commit(target: IcebergTarget, rewrites: Sequence[_Rewrite], store: FileStore) -> bool:
-    """Replace the files in one commit. False = another compaction has replaced some of them."""
+def replace_files(
+    target: IcebergTarget,
+    rewrites: Sequence[Rewrite],
+    store: FileStore,
+    summary: dict[str, str],
+    changes: Callable[[Any], dict[str, str]] | None = None,
+) -> bool:
+    """Replace files in one commit.
+
+    Args:
+        target: the table.
+        rewrites: the files; the new ones are deleted if nothing is committed.
+        store: of the new files.
+        summary: what the snapshot shows in the table's history.
+        changes: the properties that the commit sets, by the version that it is based on.
+
+    Returns:
+        Whether it was committed; if not, another writer has replaced some of the files meanwhile.
+
+    Raises:
+        StateError: the table has delete files.
+        UnavailableError: other writers committed first `MOST_CONFLICTS` times in a row.
+    """
     missing = import_pyiceberg("exceptions").ValidationException
 
     def attempt(table: Any) -> None:
-        _check_no_deletes(target, table)
+        target.check_no_deletes(table)
         transaction = without_retries(table).transaction()
-        with transaction.update_snapshot(snapshot_properties={"bascule.compaction": "true"}).overwrite() as replaced:
+        if changes is not None:
+            transaction.set_properties(changes(table))
+        with transaction.update_snapshot(snapshot_properties=summary).overwrite() as replaced:
             for rewrite in rewrites:
                 for old in rewrite.old:
                     replaced.delete_data_file(old)
                 for new in rewrite.new:
                     replaced.append_data_file(entry(new, table))
         transaction.commit_transaction()
+        sync_version(table)
 
     try:
         _until_committed(target, attempt)
@@ -177,7 +195,7 @@ def _commit(target: IcebergTarget, rewrites: Sequence[_Rewrite], store: FileStor
         store.delete([each.name for rewrite in rewrites for each in rewrite.new])
         if not isinstance(cause, missing):
             raise
-        logger.warning("%s: another compaction was faster: %s", target.uri, cause)
+        logger.warning("%s: another writer has replaced the same files first: %s", target.uri, cause)
         return False
     return True
 

@@ -2,9 +2,10 @@
 
 | Property | Value |
 |---|---|
-| `bascule.epoch.<query>/<target>` | last epoch of a writer: `epoch`, `run`, `token` and `rows` |
+| `bascule.epoch.<query>/<target>` | last epoch of a writer: `epoch`, `run`, `token`, `rows`, `offsets`, `complete` |
 | `bascule.target.<target>` | number of the query or the batch job that used a target name last |
 | `bascule.covered.<stream>/<incarnation>/<partition>` | covered offsets: first, end (exclusive), number of the writer |
+| `bascule.erased.<stream>/<incarnation>/<partition>` | rows erased by key: how many, least offset, end (exclusive) |
 
 Values are decimal numbers, and JSON where there are several. Expiry of snapshots, compaction and rewriting of manifests
 keep properties.
@@ -12,15 +13,18 @@ keep properties.
 
 import json
 from collections.abc import Iterable, Mapping
+from dataclasses import asdict
 from typing import Any, Final
 
 from bascule.errors import CorruptionError
 from bascule.lake.epochs import Append, Epoch, Recorded, TableState
-from bascule.lake.ranges import Covered, Source
+from bascule.lake.ranges import Covered, Erased, Source
 
-_EPOCH: Final = "bascule.epoch."
-_TARGET: Final = "bascule.target."
-_COVERED: Final = "bascule.covered."
+_OWN: Final = "bascule."
+_EPOCH: Final = f"{_OWN}epoch."
+_TARGET: Final = f"{_OWN}target."
+_COVERED: Final = f"{_OWN}covered."
+_ERASED: Final = f"{_OWN}erased."
 
 
 def state_of(properties: Mapping[str, str], epoch: Epoch) -> TableState:
@@ -34,6 +38,11 @@ def state_of(properties: Mapping[str, str], epoch: Epoch) -> TableState:
     return TableState(last, target, covered_of(properties, epoch.ranges or {}))
 
 
+def is_marked(properties: Mapping[str, str]) -> bool:
+    """Whether a query or a job has written to a table, or has created it for rows of keys."""
+    return any(name.startswith(_OWN) for name in properties)
+
+
 def covered_of(properties: Mapping[str, str], sources: Iterable[Source]) -> dict[Source, Covered]:
     """The offsets that a table covers, for those of `sources` that it has rows of.
 
@@ -44,12 +53,51 @@ def covered_of(properties: Mapping[str, str], sources: Iterable[Source]) -> dict
     return {source: each for source, each in found.items() if each is not None}
 
 
+def erased_of(properties: Mapping[str, str], sources: Iterable[Source]) -> dict[Source, Erased]:
+    """What was erased by key from a table, for those of `sources` that it has erased rows of.
+
+    Raises:
+        CorruptionError: a property is not as this module writes it.
+    """
+    found = {source: _read(properties, f"{_ERASED}{_source_name(source)}", _erased) for source in sources}
+    return {source: each for source, each in found.items() if each is not None}
+
+
+def erased_changes(erased: Mapping[Source, Erased]) -> dict[str, str]:
+    """The properties that the commit of an erasure sets; of each source all that was ever erased."""
+    return {
+        f"{_ERASED}{_source_name(source)}": json.dumps([each.rows, each.first, each.end])
+        for source, each in erased.items()
+    }
+
+
+def sources_of(properties: Mapping[str, str]) -> frozenset[Source]:
+    """All sources that a table records as covered, also those of earlier incarnations.
+
+    Raises:
+        CorruptionError: a property is not as this module writes it.
+    """
+    found: set[Source] = set()
+    for name in properties:
+        if not name.startswith(_COVERED):
+            continue
+        stream, *numbers = name.removeprefix(_COVERED).rsplit("/", 2)
+        try:
+            incarnation, partition = map(int, numbers)
+        except ValueError as cause:
+            raise CorruptionError(
+                "damaged",
+                f"the table's property {name} must end with /incarnation/partition, two numbers: remove the property",
+                {"property": name},
+            ) from cause
+        found.add(Source(stream, incarnation, partition))
+    return frozenset(found)
+
+
 def changes(decision: Append, epoch: Epoch) -> dict[str, str]:
     """The properties that the commit of an epoch sets."""
-    recorded = decision.recorded
-    numbers = {"epoch": recorded.epoch, "run": recorded.run, "token": recorded.token, "rows": recorded.rows}
     found = {
-        f"{_EPOCH}{epoch.writer}": json.dumps(numbers),
+        f"{_EPOCH}{epoch.writer}": json.dumps(asdict(decision.recorded)),
         f"{_TARGET}{epoch.writer.target}": str(epoch.writer.owner),
     }
     for source, each in decision.covered.items():
@@ -68,7 +116,11 @@ def summary(epoch: Epoch) -> dict[str, str]:
 
 
 def _covered_name(source: Source) -> str:
-    return f"{_COVERED}{source.stream}/{source.incarnation}/{source.partition}"
+    return f"{_COVERED}{_source_name(source)}"
+
+
+def _source_name(source: Source) -> str:
+    return f"{source.stream}/{source.incarnation}/{source.partition}"
 
 
 def _recorded(text: str) -> Recorded:
@@ -77,6 +129,10 @@ def _recorded(text: str) -> Recorded:
 
 def _covered(text: str) -> Covered:
     return Covered(*json.loads(text))
+
+
+def _erased(text: str) -> Erased:
+    return Erased(*json.loads(text))
 
 
 def _read(properties: Mapping[str, str], name: str, decode: Any) -> Any:

@@ -5,12 +5,15 @@ and sets the properties, and the catalog refuses it when the table has another s
 on.
 """
 
+import json
 import random
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
+from bascule.errors import StateError
 from bascule.lake.archived import Pinned
 from bascule.lake.epochs import Append, Epoch, TableState
 from bascule.lake.files import DataFile
@@ -25,13 +28,15 @@ from bascule.lake.iceberg.columns import (
     partition_record,
     split,
 )
-from bascule.lake.iceberg.state import changes, covered_of, state_of, summary
+from bascule.lake.iceberg.state import changes, covered_of, erased_of, is_marked, sources_of, state_of, summary
 from bascule.lake.iceberg.store import data_root, local_path, open_store
-from bascule.lake.mismatch import another_table
+from bascule.lake.matching import KeyFilter, Match
+from bascule.lake.mismatch import another_table, check_holds
 from bascule.lake.options import DEFAULT_CATALOG, ArchiveOptions
 from bascule.lake.plans import FilePlan
-from bascule.lake.ranges import Covered, Source
+from bascule.lake.ranges import Covered, Erased, Source
 from bascule.lake.storage import FileStore, LocalFolder, sync_path
+from bascule.spark.spelling import spelled
 from bascule.spark.usage import usage
 
 PROPERTIES: Final = {
@@ -41,6 +46,8 @@ PROPERTIES: Final = {
 }
 """Properties of tables that are created here: each epoch writes a manifest and a metadata file."""
 NEWEST_FORMAT: Final = 2
+HOLDS: Final = "bascule.holds"
+"""Property of a table whose rows are not the records of streams: what they are, as JSON with `holds` and `keys`."""
 HASHED_PATHS: Final = "write.object-storage.enabled"
 _RETRIES: Final = "commit.retry.num-retries"
 _METRICS: Final = "write.metadata.metrics.default"
@@ -50,6 +57,9 @@ _ATTEMPTS: Final = 5
 
 class IcebergTarget:
     """An Iceberg table as a target of queries. See `bascule.lake.lake_table.LakeTable`."""
+
+    holds = "records"
+    """What a row of the table is."""
 
     def __init__(self, path: str, options: ArchiveOptions) -> None:
         self.options = options
@@ -82,12 +92,25 @@ class IcebergTarget:
         """Create the table if it is missing, and compare its columns and partitioning."""
         self._prepared(schema)
 
+    def compare(self, schema: Any) -> None:
+        """Compare the table, if it is there."""
+        try:
+            table = self.open()
+        except self._exceptions.NoSuchTableError:
+            self._check_place(open_catalog(self.options))
+            return
+        if schema is None:
+            self.check_rows(table)
+        else:
+            self.check(table, schema)
+
     def check(self, table: Any, schema: Any) -> None:
         """Compare a table with the rows.
 
         Raises:
             StateError: it has other columns, is partitioned otherwise, or needs what this writer cannot give.
         """
+        self.check_rows(table)
         if table.format_version > NEWEST_FORMAT:
             raise another_table(
                 self.uri, f"its format version is {table.format_version}, this sink writes {NEWEST_FORMAT}"
@@ -97,8 +120,9 @@ class IcebergTarget:
         wanted = [str(each) for each in partition_fields(self.options.partition_by, schema.names)]
         there = [str(each) for each in fields_of(table)]
         if wanted != there:
-            found, given = ", ".join(there) or "nothing", ", ".join(wanted) or "nothing"
-            raise another_table(self.uri, f"it is partitioned by {found}, and partitionBy means {given}")
+            found = f"it is partitioned by {', '.join(there)}" if there else "it is not partitioned"
+            given = f"means {', '.join(wanted)}" if wanted else "is not given"
+            raise another_table(self.uri, f"{found}, and {spelled('partitionBy')} {given}")
         if table.properties.get(HASHED_PATHS, "false").lower() == "true":
             raise another_table(self.uri, f"it has {HASHED_PATHS} = true, which this sink does not support")
 
@@ -118,11 +142,14 @@ class IcebergTarget:
     def snapshot(self, epoch: Epoch) -> tuple[TableState, Any]:
         """What the newest version says about an epoch, and the opened table."""
         table = self.open()
-        return state_of(table.properties, epoch), table
+        state = state_of(table.properties, epoch)
+        if not is_marked(table.properties) and any(True for _ in table.scan().plan_files()):
+            state = replace(state, is_foreign=True)
+        return state, table
 
     def append(self, handle: Any, decision: Append, epoch: Epoch, files: Sequence[DataFile]) -> bool:
         """Commit against an opened table."""
-        self._check_unchanged(handle)
+        self.check_unchanged(handle)
         if handle.current_snapshot() is None and isinstance(self.storage, LocalFolder):
             self.storage.anchor()
         transaction = without_retries(handle).transaction()
@@ -134,7 +161,7 @@ class IcebergTarget:
             transaction.commit_transaction()
         except self._exceptions.CommitFailedException:
             return False
-        _sync(handle)
+        sync_version(handle)
         return True
 
     def finish(self) -> None:
@@ -146,12 +173,43 @@ class IcebergTarget:
 
     def pinned(self, sources: Iterable[Source]) -> Pinned:
         """The newest version, from its manifests."""
+        return self._pinned(self.open(), sources)
+
+    def found(self, sources: Iterable[Source]) -> Pinned | None:
+        """The newest version; None = there is no table."""
+        try:
+            table = self.open()
+        except self._exceptions.NoSuchTableError:
+            return None
+        self._store = open_store(table)  # with its credentials, which may expire
+        return self._pinned(table, sources)
+
+    def opened(self) -> tuple[Any, Pinned]:
+        """The opened table, and its files."""
         table = self.open()
+        return table, self._pinned(table, [])
+
+    def check_erasable(self) -> None:
+        """Nothing prevents it but delete files, which `opened` refuses."""
+
+    def erase(self, handle: Any, wanted: KeyFilter, matches: Sequence[Match]) -> Mapping[Source, Erased] | None:
+        """Replace the files with such records."""
+        from bascule.lake.iceberg.erasing import erase  # noqa: PLC0415 - it needs this module
+
+        return erase(self, handle, wanted, matches)
+
+    def _pinned(self, table: Any, sources: Iterable[Source]) -> Pinned:
+        self.check_rows(table)
         tasks = list(table.scan().plan_files())
         if any(task.delete_files for task in tasks):
             raise another_table(self.uri, "it has delete files, which reads of an archive do not apply")
         files = tuple(archived(task.file, table) for task in tasks)
-        return Pinned(frozenset(table.schema().column_names), covered_of(table.properties, sources), files)
+        properties = table.properties
+        columns = frozenset(field.name for field in table.schema().fields)
+        wanted = list(sources)
+        return Pinned(
+            columns, covered_of(properties, wanted), files, sources_of(properties), erased_of(properties, wanted)
+        )
 
     def compact(self) -> dict[str, Any]:
         """Merge small files, and expire snapshots as the table's own properties say."""
@@ -180,13 +238,47 @@ class IcebergTarget:
         self._checked, self._store = _version(table), open_store(table)
         return table
 
-    def _check_unchanged(self, table: Any) -> None:
+    def properties(self) -> dict[str, str]:
+        """Properties of a table that is created here."""
+        return dict(PROPERTIES)
+
+    def check_rows(self, table: Any) -> None:
+        """Compare what a row of the table is.
+
+        Raises:
+            StateError: it keeps the latest row of each key, and this one wants records, or the like.
+        """
+        check_holds(self.uri, json.loads(table.properties.get(HOLDS, "{}")).get("holds", "records"), self.holds)
+
+    def check_no_deletes(self, table: Any) -> None:
+        """Refuse a table whose data files cannot be rewritten.
+
+        Raises:
+            StateError: it has delete files of another program, which rewriting would lose.
+        """
+        content = import_pyiceberg("manifest").ManifestContent
+        snapshot = table.current_snapshot()
+        if snapshot is not None and any(each.content == content.DELETES for each in snapshot.manifests(table.io)):
+            raise StateError(
+                "failed_precondition",
+                f"{self.uri} has delete files, which a rewrite of data files cannot apply: rewrite them first with the "
+                "engine that wrote them (in Spark: CALL system.rewrite_data_files)",
+                {"table": self.uri},
+            )
+
+    def check_unchanged(self, table: Any) -> None:
+        """Compare a table that a commit is based on with the one that was prepared.
+
+        Raises:
+            StateError: its columns or its partitioning were changed since.
+        """
         if self._checked is not None and _version(table) != self._checked:
             raise another_table(self.uri, "its columns or its partitioning were changed while an epoch was committed")
 
     def _create(self, schema: Any) -> None:
         """Create the table. Several tasks may do so at once."""
         catalog = open_catalog(self.options)
+        self._check_place(catalog)
         for attempt in range(_ATTEMPTS):
             try:
                 catalog.create_namespace_if_not_exists(self._identifier[:-1])
@@ -202,10 +294,27 @@ class IcebergTarget:
             else:
                 return
 
+    def _check_place(self, catalog: Any) -> None:
+        """Refuse a place where a SQL catalog can create no table. Others say so when the table is created.
+
+        Raises:
+            StateError: the name has more than one namespace, or nothing says where the files of the table go.
+        """
+        if catalog.properties.get("type") != "sql":
+            return
+        if len(self._identifier) != 2:
+            what = f"a SQL catalog has no namespaces within others: name the table {'.'.join(self._identifier[-2:])}"
+            raise StateError("failed_precondition", f"{self.uri} cannot be created: {what}", {"table": self.uri})
+        namespace = self._identifier[:-1]
+        known: Any = catalog.load_namespace_properties(namespace) if catalog.namespace_exists(namespace) else ()
+        if "warehouse" not in catalog.properties and "location" not in known:
+            what = "the catalog does not say where files go: set its property warehouse, as file:///… or s3://…"
+            raise StateError("failed_precondition", f"{self.uri} cannot be created: {what}", {"table": self.uri})
+
     def _create_in(self, catalog: Any, schema: Any) -> None:
         columns = optional(schema)
         fields = partition_fields(self.options.partition_by, schema.names)
-        transaction = catalog.create_table_transaction(self._identifier, columns, properties=dict(PROPERTIES))
+        transaction = catalog.create_table_transaction(self._identifier, columns, properties=self.properties())
         with transaction.update_spec() as spec:
             for each in fields:
                 spec.add_field(each.column, each.transform, each.name)
@@ -283,7 +392,7 @@ def _version(table: Any) -> tuple[int, int]:
     return table.metadata.current_schema_id, table.metadata.default_spec_id
 
 
-def _sync(table: Any) -> None:
+def sync_version(table: Any) -> None:
     """Sync the metadata of the newest version of a local table, which pyiceberg does not."""
     if local_path(table.metadata_location) is None:
         return

@@ -7,10 +7,13 @@ are not the record's, such as a registry that does not answer, are raised to Spa
 from dataclasses import dataclass
 from typing import Final
 
-__all__ = ["ERROR_DDL", "LONGEST_MESSAGE", "Failure", "RecordError"]
+__all__ = ["ERROR_DDL", "LONGEST_MESSAGE", "UNKNOWN_SCHEMA_ID", "Failure", "RecordError"]
 
 ERROR_DDL: Final = "struct<class: string, message: string, decoder: string, schema_id: int>"
 """Type of an error column. `class`: kind of error; `message`: one sentence; `schema_id`: id in the registry or null."""
+
+UNKNOWN_SCHEMA_ID: Final = "UnknownSchemaId"
+"""Class of the errors of ids that the registry does not know."""
 
 LONGEST_MESSAGE: Final = 500
 """Characters of a message that are kept."""

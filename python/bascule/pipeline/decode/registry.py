@@ -18,7 +18,7 @@ from urllib.parse import quote
 from urllib.request import HTTPRedirectHandler, HTTPSHandler, Request, build_opener
 
 from bascule.errors import AccessError, StateError, UnavailableError
-from bascule.pipeline.decode.failures import RecordError
+from bascule.pipeline.decode.failures import UNKNOWN_SCHEMA_ID, RecordError
 from bascule.pipeline.model.schemas import Registry
 
 __all__ = ["Reference", "RegisteredSchema", "RegistryClient"]
@@ -168,7 +168,7 @@ def _referenced(client: RegistryClient, reference: Reference) -> RegisteredSchem
 
 
 def _no_such_id(client: RegistryClient, schema_id: int) -> RecordError:
-    return RecordError("UnknownSchemaId", f"the registry {client.url} has no schema with the id {schema_id}", schema_id)
+    return RecordError(UNKNOWN_SCHEMA_ID, f"the registry {client.url} has no schema with the id {schema_id}", schema_id)
 
 
 class _NoRedirect(HTTPRedirectHandler):

@@ -8,6 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 from bascule.pipeline.decode.decoder import PythonDecoder, decode_column, error_type
+from bascule.spark.sentences import sentence_first
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -57,7 +58,8 @@ def _task(decoders: dict[str, PythonDecoder], schema: Any) -> Callable[[Iterable
             ]
             for part, decoder in decoders.items():
                 target = schema.field(decoded_name(part)).type
-                data, error = decode_column(decoder, batch.column(part), target.field("data").type)
+                with sentence_first():
+                    data, error = decode_column(decoder, batch.column(part), target.field("data").type)
                 columns.append(pa.StructArray.from_arrays([data, error], fields=[target.field(0), target.field(1)]))
             yield pa.RecordBatch.from_arrays(columns, schema=schema)
 

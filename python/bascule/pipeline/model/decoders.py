@@ -99,13 +99,22 @@ _HeaderDecoder = Annotated[
 ]
 
 
+def _word(given: object) -> object:
+    """`null` of YAML without quotes, as the word that it is meant to be."""
+    return "null" if given is None else given
+
+
+_Words = Literal["fail", "null", "dlq"]
+_OnDecodeError = Annotated[_Words, BeforeValidator(_word, json_schema_input_type=_Words)]
+
+
 class Decode(Part):
     """How bytes become columns. Key, value and headers are decoded independently; null stays null."""
 
     key: _Decoder = Field(default=Raw(), description="decoder of the column key")
     value: _Decoder = Field(default=Raw(), description="decoder of the column value")
     headers: _HeaderDecoder = Field(default=Raw(), description="decoder of each header's value")
-    on_decode_error: Literal["fail", "null", "dlq"] = Field(
+    on_decode_error: _OnDecodeError = Field(
         default="fail",
         description="what a record that cannot be decoded does: fail = end the job; null = the column is null, and "
         "key_error, value_error or headers_error has the reason; dlq = the record goes to deadLetters",

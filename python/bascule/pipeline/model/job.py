@@ -10,6 +10,8 @@ from bascule.pipeline.model.expectations import Expectations
 from bascule.pipeline.model.source import Source, SourceKeys
 from bascule.pipeline.model.streams import Sink
 from bascule.pipeline.model.targets import Stream, Table, Target
+from bascule.spark.checkpoint_copies import overlap
+from bascule.spark.options import MAX_GROUP_BYTES
 
 __all__ = ["Job", "Mode", "Restarts", "Spark"]
 
@@ -19,9 +21,11 @@ _SET_BY_THE_JOB: Final = frozenset({"spark.master", "spark.app.name"})
 
 
 class Restarts(Part):
-    """How the job continues after an error that may pass: lost executors, a broker or a registry that is not reached.
+    """How the job continues after an error that may pass: lost executors, a broker or a registry that is not reached
+    any more.
 
-    Errors that need a change end the job: a wrong setting, a record that may not fail, lost data, denied access.
+    Errors that need a change end the job: a broker that was not reached at the start, a wrong setting, a record that
+    may not fail, lost data, denied access.
     """
 
     most: int = Field(default=10, ge=0, description="restarts without a finished epoch between them; 0 = never")
@@ -88,6 +92,11 @@ class Job(Part):
     checkpoint: Location | None = Field(
         default=None, description="directory with the positions of the query; needed unless the mode is batch"
     )
+    report: bool = Field(
+        default=True,
+        description="the broker shows where the job stands, in `bascule lag` and metrics, under the name of the job or "
+        "`source.consumerGroup`; not of the mode batch",
+    )
     restarts: Restarts = Field(default=Restarts(), description="how the job continues after errors that may pass")
     spark: Spark = Field(default=Spark(), description="the Spark session")
 
@@ -113,9 +122,17 @@ class Job(Part):
         if self.interval and self.mode != "continuous":
             raise ValueError(f"interval is for continuous runs, not for the mode {self.mode}")
         self.source_keys.check_kind("batch" if self.mode == "batch" else "stream")
+        if not self.report and self.source_keys.parsed().consumer_group is not None:
+            raise ValueError("source.consumerGroup is never reported with report: false: remove one of them")
+        if not self.report and self.source_keys.parsed().hold:
+            raise ValueError("source.retentionHold needs reports: remove report: false")
+        if self.report and self.mode != "batch" and len(self.name.encode()) > MAX_GROUP_BYTES:
+            text = f"the name has {len(self.name.encode())} bytes, at most {MAX_GROUP_BYTES} can be reported"
+            raise ValueError(f"{text}: shorten it, or set report: false")
         self._check_dead_letters()
         self._check_names()
         self._check_streams()
+        self._check_places()
         return self
 
     def _check_dead_letters(self) -> None:
@@ -134,6 +151,8 @@ class Job(Part):
         ]
         if wanted and self.dead_letters is None:
             raise ValueError(f"{wanted[0]} needs deadLetters")
+        if isinstance(self.dead_letters, Table) and self.dead_letters.merge is not None:
+            raise ValueError("deadLetters has merge: dead letters are appended; remove it")
         if self.dead_letters is not None and not wanted:
             raise ValueError(
                 "deadLetters is never written: set decode.onDecodeError or onSchemaChange to dlq, or use expect_or_dlq"
@@ -166,6 +185,13 @@ class Job(Part):
         for each in every:
             if sum(other.name == each.name for other in every) > 1:
                 raise ValueError(f'two targets have the name "{each.name}": give each a name of its own')
+
+    def _check_places(self) -> None:
+        for each in self.every_target:
+            if isinstance(each, Table) and each.format != "iceberg" and self.checkpoint is not None:
+                refusal = overlap(str(self.checkpoint), str(each.path))
+                if refusal is not None:
+                    raise ValueError(refusal)
 
     @property
     def source_keys(self) -> SourceKeys:

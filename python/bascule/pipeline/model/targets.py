@@ -1,20 +1,63 @@
 """The targets of a job: where its rows and its dead letters go."""
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, Final, Literal, Self
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
+from pydantic.alias_generators import to_camel
 
+from bascule.lake.merge_options import MergeOptions
 from bascule.lake.options import STREAM_MARK, ArchiveOptions
 from bascule.pipeline.model.base import Part, SmallFile, location
 from bascule.pipeline.model.streams import Stream
+from bascule.spark.spelling import surface
 
 __all__ = ["OnSchemaChange", "Stream", "Table", "Target"]
 
 OnSchemaChange = Literal["fail", "evolve", "dlq"]
 
 
+_OF_APPENDS: Final = ("partition_by", "compression", "file_bytes", "compact_every")
+"""Fields of tables that are appended to."""
+_KEYS: Final = {
+    **{name: f"key {name}" for name in ("path", "partitionBy", "compression", "fileBytes", "compactEvery")},
+    **{name: f"key {name}" for name in ("catalog", "credentials", "endpoint", "region")},
+    "tableFormat": "key format",
+    "target": "key name",
+    "keys": "key merge.keys",
+    "history": "key merge.history",
+}
+"""How a job file spells the options of a table."""
+
+
+class Merge(Part):
+    """Merges the rows by keys instead of appending them: the table has the latest row of each key, or, with `history`,
+    all of its versions. The result must have
+    the columns `stream`, `incarnation`, `partition`, `offset` and `timestamp`, which say which of two rows is the
+    later one.
+    """
+
+    keys: Annotated[tuple[str, ...], Field(min_length=1)] = Field(
+        description="columns of the result that make up the key; a row in which one is null ends the job"
+    )
+    delete_when: str | None = Field(
+        default=None,
+        description="condition in SQL on the columns of the result, as `op = 'd'`: a row that meets it deletes its "
+        "key, or ends its current version",
+    )
+    history: bool = Field(
+        default=False,
+        description="keep all versions of a key in a Delta table, each a row with the columns valid_from, valid_to and "
+        "is_current",
+    )
+
+    @field_validator("keys", mode="before")
+    @classmethod
+    def _listed(cls, value: object) -> object:
+        return [value] if isinstance(value, str) else value
+
+
 class Table(Part):
-    """A lake table. It is created with the first rows; each epoch is appended exactly once."""
+    """A lake table. It is created with the first rows; each epoch is appended, or merged, exactly once."""
 
     format: Literal["delta", "parquet", "iceberg"] = Field(description="Delta, a folder of Parquet files, or Iceberg")
     path: str = Field(
@@ -44,6 +87,11 @@ class Table(Part):
     compact_every: int = Field(
         default=0, description="compact a Delta or Iceberg table after this many epochs; 0 = never"
     )
+    merge: Merge | None = Field(
+        default=None,
+        description="merge the rows into a Delta or Iceberg table by keys instead of appending them; not with "
+        "partitionBy, compression, fileBytes or compactEvery",
+    )
     credentials: SmallFile | None = Field(
         default=None,
         description="JSON file with the storage options, or the properties of the Iceberg catalog, on every host; "
@@ -64,7 +112,9 @@ class Table(Part):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        self.options()
+        with surface(_KEYS):
+            self.options()
+            self._check_merge()
         if self.on_schema_change == "evolve" and self.format == "parquet":
             raise ValueError(
                 "onSchemaChange: evolve is for Delta and Iceberg tables: a folder of Parquet files has no schema to "
@@ -74,10 +124,43 @@ class Table(Part):
             raise ValueError(f"onSchemaChange: {self.on_schema_change} is for one table: the path has {STREAM_MARK}")
         return self
 
+    def _check_merge(self) -> None:
+        if self.merge_options() is None:
+            return
+        for name in _OF_APPENDS:
+            if name in self.model_fields_set:
+                raise ValueError(
+                    f"{to_camel(name)} is for tables that are appended to, and this one has merge: remove one"
+                )
+
     @property
     def place(self) -> str:
         """Where it is, for people."""
         return self.path
+
+    def merge_options(self) -> MergeOptions | None:
+        """The options of a merge for `bascule.lake`; None = the table is appended to.
+
+        Raises:
+            UsageError: a value is outside its range.
+            ValueError: rows cannot be merged into tables of this format.
+        """
+        if self.merge is None:
+            return None
+        if self.format == "parquet":
+            raise ValueError("merge is for Delta and Iceberg tables, and format is parquet: use delta or iceberg")
+        return MergeOptions(
+            path=self.path,
+            keys=self.merge.keys,
+            delete_when=self.merge.delete_when,
+            history=self.merge.history,
+            table_format=self.format,
+            catalog=self.catalog,
+            target=self.name,
+            credentials=None if self.credentials is None else str(self.credentials),
+            endpoint=self.endpoint,
+            region=self.region,
+        )
 
     def options(self) -> ArchiveOptions:
         """The options for `bascule.lake`.

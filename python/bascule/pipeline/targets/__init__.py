@@ -17,6 +17,7 @@ def targets_of(job: "Job") -> "list[TableTarget | StreamTarget]":
         UsageError: an option of the sink is not valid.
     """
     from bascule.pipeline.model.targets import Stream  # noqa: PLC0415 - heavy
+    from bascule.pipeline.targets.merged import MergeTarget  # noqa: PLC0415 - heavy
     from bascule.pipeline.targets.streams import JobSink, StreamTarget  # noqa: PLC0415 - heavy
     from bascule.pipeline.targets.table import TableTarget  # noqa: PLC0415 - heavy
 
@@ -27,5 +28,5 @@ def targets_of(job: "Job") -> "list[TableTarget | StreamTarget]":
             assert sink is not None  # made with the streams
             found.append(StreamTarget(section, sink))
         else:
-            found.append(TableTarget.of(section))
+            found.append(TableTarget.of(section) if section.merge is None else MergeTarget.of(section))
     return found

@@ -11,12 +11,13 @@ from functools import reduce
 from typing import TYPE_CHECKING, Any, Final
 
 from bascule.errors import UsageError
-from bascule.pipeline.dead_letters import Origin
+from bascule.pipeline.dead_letters import DLQ_PREFIX, Origin
 from bascule.pipeline.model.job import Job
 from bascule.pipeline.model.streams import Stream
+from bascule.spark.admin_calls import sdk_url
 from bascule.spark.connection_options import NAMESPACE
-from bascule.spark.sink.calls import SinkCalls, sdk_url
-from bascule.spark.sink.options import SinkOptions, parse_sink_options
+from bascule.spark.sink.calls import SinkCalls
+from bascule.spark.sink.options import IN_JOB, SinkOptions, parse_sink_options
 from bascule.spark.sink.rows import check_columns
 
 if TYPE_CHECKING:
@@ -40,7 +41,8 @@ _TYPES: Final = {
     "partition": "int",
 }
 """Columns of rows for several streams, with their types."""
-_PREFIX: Final = "bascule.dlq."
+_LETTER_BYTES: Final = 64 << 20
+"""`max_record_bytes` of a stream of dead letters that a job creates: the greatest, so that each letter fits."""
 _RAW, _STRING = 1, 2  # kinds of headers
 
 
@@ -51,10 +53,12 @@ class JobSink:
     Attributes:
         name: of the job and of its sink.
         options: for `format("bascule")`, without those of an epoch.
+        dead_letters: the stream of dead letters; empty = the job has none.
     """
 
     name: str
     options: dict[str, str]
+    dead_letters: str = ""
 
     @classmethod
     def of(cls, job: Job) -> "JobSink":
@@ -71,8 +75,10 @@ class JobSink:
             "onInvalid": sink.on_invalid,
             "onReplayDifference": sink.on_replay_difference,
             "takeOver": sink.take_over,
+            IN_JOB: "true",
         }
-        made = cls(job.name, {name: text for name, text in given.items() if text})
+        letters = job.dead_letters.stream if isinstance(job.dead_letters, Stream) else ""
+        made = cls(job.name, {name: text for name, text in given.items() if text}, letters)
         made.parsed()
         return made
 
@@ -122,7 +128,7 @@ class JobSink:
             options["idempotencyKey"] = f"{self.name}-{origin.range_id}"
             options.pop("takeOver", None)
         else:
-            options["sinkId"] = self.name
+            options |= {"sinkId": self.name, "checkpointLocation": origin.checkpoint}
         frame.write.format("bascule").mode("append").options(**options).save()
 
     def _create(self, targets: "Sequence[StreamTarget]") -> None:
@@ -140,9 +146,9 @@ class JobSink:
         url, tls = sdk_url(options.address)
         with bascule.connect(url, tls=tls) as client:
             for section in missing:
-                client.create_stream(
-                    section.stream, options=StreamOptions(partitions=section.partitions), exist_ok=True
-                )
+                limit = _LETTER_BYTES if section.stream == self.dead_letters else None
+                made = StreamOptions(partitions=section.partitions, max_record_bytes=limit)
+                client.create_stream(section.stream, options=made, exist_ok=True)
                 logger.warning("stream %s was created with %d partitions", section.stream, section.partitions)
 
 
@@ -220,7 +226,7 @@ def _said(name: str, column: "Column", kind: "DataType") -> "Column":
         text = F.unix_micros(column).cast("string")
     else:
         text = column.cast("string")
-    title = F.lit(f"{_PREFIX}{name}").cast("binary")
+    title = F.lit(f"{DLQ_PREFIX}{name}").cast("binary")
     kinds = (F.lit(_STRING).alias("key_kind"), F.lit(_STRING).alias("value_kind"))
     return F.struct(title.alias("key"), text.cast("binary").alias("value"), *kinds)
 

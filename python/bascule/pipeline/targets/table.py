@@ -2,14 +2,19 @@
 
 import logging
 from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from bascule.errors import StateError
 from bascule.lake import writing
+from bascule.lake.disk_errors import disk_errors
+from bascule.lake.lake_table import LakeTable
 from bascule.lake.options import STREAM_MARK, ArchiveOptions, partition_column
-from bascule.lake.tables import open_table
+from bascule.lake.progress import check_continues
+from bascule.lake.rows import shape_of
+from bascule.lake.tables import check_rows, open_table
 from bascule.pipeline.dead_letters import Origin
 from bascule.pipeline.model.targets import OnSchemaChange, Table
 
@@ -28,6 +33,8 @@ class TableTarget:
 
     options: ArchiveOptions
     on_schema_change: OnSchemaChange
+    action: ClassVar = "append"
+    """What it does with rows, as a plan says it."""
 
     @classmethod
     def of(cls, section: Table) -> "TableTarget":
@@ -50,6 +57,38 @@ class TableTarget:
             return False
         return open_table(self.options, "").exists()
 
+    def check(self, schema: "StructType") -> None:
+        """See `JobTarget`."""
+        shape = shape_of(schema, self.options)
+        self.check_place()
+        if STREAM_MARK not in self.options.path:
+            with disk_errors(self.options.path):
+                check_rows(self._table(), shape, self.options)
+
+    def check_place(self) -> None:
+        """Refuse a place that has a table of another format, or with other rows, as one that is merged by keys.
+
+        Raises:
+            StateError: it is such a table.
+        """
+        if STREAM_MARK not in self.options.path:
+            with disk_errors(self.options.path):
+                self._table().compare(None)
+
+    def check_continues(self, checkpoint: str) -> None:
+        """Refuse a table that lacks epochs which the job has written to it. Tables of single streams are compared by
+        their next epoch.
+
+        Raises:
+            StateError: it is such a table.
+        """
+        if STREAM_MARK not in self.options.path:
+            with disk_errors(self.options.path):
+                check_continues(self._table(), checkpoint, self.options.target, self.options.path)
+
+    def _table(self) -> LakeTable:
+        return open_table(self.options, "")
+
     def difference(self, schema: "StructType") -> str | None:
         """See `JobTarget`. A folder of Parquet files has no columns of its own to compare."""
         columns = self._columns()
@@ -65,8 +104,13 @@ class TableTarget:
         """See `JobTarget`."""
         if self.on_schema_change == "evolve":
             frame = self._evolved(frame)
-        ids = {"query_id": origin.query_id, "range_id": origin.range_id}
-        writing.write_epoch(frame, self.options, epoch=origin.epoch, **ids)
+        ids = {"query_id": origin.query_id, "range_id": origin.range_id, "checkpoint": origin.checkpoint}
+        writing.write_epoch(frame, self.options, epoch=origin.epoch, one_table=True, **ids)
+
+    @property
+    def _added(self) -> AbstractSet[str]:
+        """Columns that the table has beside those of the rows: the archive adds those that it partitions by."""
+        return {partition_column(field) for field in self.options.partition_by}
 
     def _columns(self) -> "dict[str, DataType] | None":
         """The columns of the table by name; None = there is no table, or it has no schema."""
@@ -79,10 +123,9 @@ class TableTarget:
         return {field.name: field.dataType for field in _arrow().from_arrow_schema(columns).fields}
 
     def _given(self, columns: "Mapping[str, DataType]", schema: "StructType") -> "dict[str, DataType]":
-        """The columns that rows will have in the table: the archive adds those that it partitions by."""
-        added = {partition_column(field) for field in self.options.partition_by}
+        """The columns that rows will have in the table."""
         given = {field.name: self._stored(field.dataType) for field in schema.fields}
-        return {**{name: kind for name, kind in columns.items() if name in added}, **given}
+        return {**{name: kind for name, kind in columns.items() if name in self._added}, **given}
 
     def _stored(self, kind: "DataType") -> "DataType":
         """The type that the table has for a type of the rows: Iceberg has no integers below 32 bits."""

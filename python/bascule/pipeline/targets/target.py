@@ -28,6 +28,15 @@ class JobTarget(Protocol):
         """Whether it is there; the first rows create it otherwise."""
         ...
 
+    def check(self, schema: "StructType") -> None:
+        """Refuse rows that it could never take, whether it is there or not.
+
+        Raises:
+            UsageError: of the column that does not fit.
+            StateError: its place has something else.
+        """
+        ...
+
     def difference(self, schema: "StructType") -> str | None:
         """How the columns of rows differ from its own, as a clause; None = they fit, or it is not there yet.
 

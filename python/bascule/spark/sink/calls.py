@@ -1,19 +1,14 @@
-"""Calls of `bascule.admin.v1` about sinks. Connections are kept by address and process, as those of reads are."""
+"""Calls of `bascule.admin.v1` about sinks."""
 
-import os
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import parse_qsl
+from typing import Any, Final
 
 from bascule._admin_pb import message
-from bascule.spark.files import located
+from bascule.errors import BrokerError, error
+from bascule.spark.admin_calls import admin_call
 from bascule.spark.sink.identity import Writer
 from bascule.spark.sink.options import SinkOptions
-
-if TYPE_CHECKING:
-    from bascule.client import Tls
 
 ANSWER_MS: Final = 5_000
 """How much longer than its wait a call may take."""
@@ -94,7 +89,13 @@ class SinkCalls:
             take_over=self._options.take_over,
             streams=streams,
         )
-        answer = self._call("OpenSink", request, self._options.request_timeout_ms)
+        try:
+            answer = self._call("OpenSink", request, self._options.request_timeout_ms)
+        except BrokerError as failure:
+            if failure.code != "stream_not_found":
+                raise
+            remedy = "correct the name, or create it with `bascule stream create`"
+            raise error(failure.code, f"{failure}; {remedy}", failure.details) from failure
         last_epoch = answer.last_epoch if answer.HasField("last_epoch") else None
         found = tuple(_stream(item) for item in answer.streams)
         return OpenedSink(answer.id, answer.generation, last_epoch, found)
@@ -166,40 +167,9 @@ class SinkCalls:
         )
 
     def _call(self, method: str, request: Any, timeout_ms: int) -> Any:
-        from bascule.client.tooling import Deadline  # noqa: PLC0415 - keeps discovery light
-
-        pool: Any = _pool(self._options.address, os.getpid())
-        body = request.SerializeToString()
-        deadline = Deadline((timeout_ms + self._options.retry_deadline_ms) / 1000)
-
-        def call(native: Any, left_ms: int) -> bytes:
-            return native.call(method, body, min(left_ms, timeout_ms))
-
-        answer = pool.run(deadline, call, None, repeatable=True)
-        return message(f"{method}Response").FromString(answer)
+        retry_ms = self._options.retry_deadline_ms
+        return admin_call(self._options.address, method, request, timeout_ms=timeout_ms, retry_ms=retry_ms)
 
 
 def _stream(item: Any) -> SinkStream:
     return SinkStream(item.name, item.partitions, item.max_record_bytes)
-
-
-@lru_cache(maxsize=16)
-def _pool(address: str, _process: int) -> Any:
-    """The connections of this process; a forked child has a `_process` of its own."""
-    from bascule.client.tooling import connection_pool  # noqa: PLC0415 - keeps discovery light
-
-    url, tls = sdk_url(address)
-    return connection_pool(url, tls, name="spark")
-
-
-def sdk_url(address: str) -> "tuple[str, Tls | None]":
-    """The address of `connection_options` as the SDK takes it: its URL, and its files where this process has them."""
-    from bascule.client import Tls  # noqa: PLC0415 - keeps discovery light
-
-    place, _, query = address.partition("?")
-    if place.startswith("grpc://"):
-        return place.replace("grpc://", "bascule://", 1), None
-    files = {name: located(file) for name, file in parse_qsl(query)}
-    return place.replace("grpc+tls://", "bascules://", 1), Tls(
-        ca=files.get("ca"), cert=files.get("cert"), key=files.get("key")
-    )

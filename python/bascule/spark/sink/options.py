@@ -13,6 +13,8 @@ from bascule.spark.option_model import Given, OptionSet, choice, duration, numbe
 from bascule.spark.usage import usage
 
 MAX_NAME_BYTES: Final = 255
+IN_JOB: Final = "bascule.job"
+"""Set by jobs, for remedies that name keys of the job file."""
 
 
 def _name(given: str) -> str:
@@ -146,7 +148,7 @@ SINK: Final = OptionSet(
         PUBLISH_TIMEOUT,
         *CONNECTION[2:],
     ),
-    ignored=frozenset({"checkpointlocation", "queryname"}),
+    ignored=frozenset({"checkpointlocation", "queryname", IN_JOB}),
     advice=kafka_sink_advice,
 )
 
@@ -172,6 +174,7 @@ class SinkOptions:
         ids: as the user passed them; None = they are taken from the task.
         checkpoint: the query's checkpoint location; empty for batch writes.
         query_name: the query's name; empty = it has none.
+        in_job: whether a job writes, whose file has these options as keys of `sink`.
     """
 
     address: str
@@ -195,6 +198,7 @@ class SinkOptions:
     retry_deadline_ms: int
     checkpoint: str
     query_name: str
+    in_job: bool
 
 
 def parse_sink_options(given: Mapping[str, str], *, is_stream: bool) -> SinkOptions:
@@ -232,6 +236,7 @@ def parse_sink_options(given: Mapping[str, str], *, is_stream: bool) -> SinkOpti
         retry_deadline_ms=options.value(RETRY_DEADLINE_MS),
         checkpoint=lower.get("checkpointlocation", ""),
         query_name=lower.get("queryname", ""),
+        in_job=IN_JOB in lower,
     )
     _check(parsed_options, is_stream=is_stream)
     return parsed_options

@@ -174,17 +174,21 @@ class RowCheck:
         text = (
             f"row {row.number} of task {self.task} is too large for stream {stream.name}: its record has {row.bytes} "
             f"bytes (the value {row.value_bytes}), and max_record_bytes is {stream.max_record_bytes}; raise it with "
-            f"`bascule stream edit {stream.name} --max-record-bytes`, or set onOversize to drop or dlq"
+            f"`bascule stream edit {stream.name} --max-record-bytes`, or set {self._other('onOversize')}"
         )
         details = {"bytes": row.bytes, "limit": stream.max_record_bytes, "row": row.number, "task": self.task}
         return error(row.code, text, {**details, "stream": stream.name})
 
     def _invalid(self, row: Refusal) -> BrokerError:
         text = (
-            f"row {row.number} of task {self.task} is invalid: {row.text}; correct the query, or set onInvalid to drop "
-            "or dlq"
+            f"row {row.number} of task {self.task} is invalid: {row.text}; correct the query, or set "
+            f"{self._other('onInvalid')}"
         )
         return error(row.code, text, {"row": row.number, "task": self.task})
+
+    def _other(self, option: str) -> str:
+        """What the option may be set to, so that such rows do not end the query."""
+        return f"sink.{option} of the job to drop" if self.options.in_job else f"{option} to drop or dlq"
 
 
 def total(counts: Iterable[Counts]) -> Counts:

@@ -40,15 +40,17 @@ def check_columns(schema: "StructType", options: SinkOptions) -> None:
     for column in schema.fields:
         name = column.name.lower()
         if name not in COLUMNS:
-            raise usage(
-                f"there is no column {column.name!r}{nearest(column.name, COLUMNS)}: select the others", column=name
-            )
+            hint = " (Kafka's topic is the column or the option stream)" if name == "topic" else nearest(name, COLUMNS)
+            remedy = f"a record has {', '.join(COLUMNS)}; select these, or pack others into value, as by to_json"
+            raise usage(f"there is no column {column.name!r}{hint}: {remedy}", column=name)
         if name in seen:
             raise usage(f"column {name} is there twice, in other cases: rename one", column=name)
         seen.add(name)
-        _check_type(name, column.dataType.simpleString())
     if "value" not in seen:
-        raise usage("column value is missing: it holds the bytes or the text of each record", column="value")
+        remedy = "pack other columns into it, as by to_json(struct(*)) AS value"
+        raise usage(f"column value is missing: it holds the bytes or the text of each record; {remedy}", column="value")
+    for column in schema.fields:
+        _check_type(column.name.lower(), column.dataType.simpleString())
     if options.stream is None and "stream" not in seen:
         raise usage("set the option stream, or give each row one in a column stream")
 
@@ -59,7 +61,8 @@ def _check_type(name: str, given: str) -> None:
         if not given.startswith(("array<struct<", "map<string,")):
             raise usage(f"column headers is {given}: it must be an array of struct<key, value>, or a map", column=name)
     elif given not in allowed:
-        raise usage(f"column {name} is {given}: it must be {' or '.join(allowed)}; cast it", column=name)
+        remedy = "it is the id of a message, of 16 bytes; pack other ids into value" if name == "id" else "cast it"
+        raise usage(f"column {name} is {given}: it must be {' or '.join(allowed)}; {remedy}", column=name)
 
 
 def by_stream(batch: Any, options: SinkOptions, first: int = 0) -> Iterator[tuple[str | None, Any, Numbers]]:

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from bascule.spark.connection import flight_client, from_flight
 from bascule.spark.sink.calls import Target
+from bascule.spark.unreached import unreached
 
 ALIVE_S: Final = 20.0
 """A call that has no rows to send sends an empty batch so often; the broker ends one that is silent for a minute."""
@@ -80,6 +81,7 @@ class _Put:
     def __init__(self, address: str, command: dict[str, Any], schema: Any) -> None:
         flight: Any = import_module("pyarrow.flight")
         descriptor = flight.FlightDescriptor.for_command(json.dumps(command).encode())
+        self._address = address
         self._schema = schema
         self._results: list[dict[str, Any]] = []
         self._failure: BaseException | None = None
@@ -88,7 +90,7 @@ class _Put:
         try:
             self._writer, self._reader = flight_client(address).do_put(descriptor, schema)
         except Exception as cause:
-            raise from_flight(cause) from cause
+            raise unreached(from_flight(cause), address) from cause
         self._reading = threading.Thread(target=self._read, name="bascule-put-results", daemon=True)
         self._reading.start()
         self._alive = threading.Thread(target=self._keep_alive, name="bascule-put-alive", daemon=True)
@@ -111,7 +113,7 @@ class _Put:
             except Exception as cause:
                 raise self._cause(cause) from cause
         if self._failure is not None:
-            raise from_flight(self._failure) from self._failure
+            raise unreached(from_flight(self._failure), self._address) from self._failure
         return self._results
 
     def cancel(self) -> None:
@@ -121,7 +123,7 @@ class _Put:
     def _cause(self, cause: Exception) -> Exception:
         """The broker's reason, which the reading side learns, goes before that of the writing side."""
         self._reading.join(5.0)
-        return from_flight(self._failure or cause)
+        return unreached(from_flight(self._failure or cause), self._address)
 
     def _read(self) -> None:
         try:

@@ -4,18 +4,16 @@ Spark makes a writer for the tasks of each epoch, and another one for its commit
 connect them.
 """
 
-import hashlib
 import logging
-import os
 import secrets
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
 from bascule.errors import BrokerError, StateError
 from bascule.failpoints import failpoint
+from bascule.spark.checkpoint_copies import offsets_hash
 from bascule.spark.sentences import sentence_first
 from bascule.spark.sink.calls import Epoch, SinkCalls, Target
 from bascule.spark.sink.checking import DIGEST_MODULUS
@@ -66,7 +64,11 @@ class BasculeWriter(DataSourceArrowWriter):
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Publish the rows; on the driver."""
         with sentence_first():
-            publish(self._options, _complete(messages), "")
+            complete = _complete(messages)
+            writer = complete[0].writer if complete else None
+            checkpoint = self._options.checkpoint if writer is not None and writer.kind == "foreach" else ""
+            found = offsets_hash(checkpoint, writer.epoch) if checkpoint and writer is not None else ""
+            publish(self._options, complete, found)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """Give the write up; what fails here expires at the broker."""
@@ -164,53 +166,3 @@ def abort(options: SinkOptions, messages: Sequence[WriterCommitMessage | None]) 
         SinkCalls(options).abort(known.writer, known.sink, known.token)
     except BrokerError as failure:
         logger.info("the attempt was not aborted: %s", failure)
-
-
-def offsets_hash(checkpoint: str, epoch: int) -> str:
-    """SHA-256 of the checkpoint's offsets of an epoch, once they are synced; empty = not on a local path.
-
-    An epoch that is published must not be planned again with other offsets after a power cut.
-    """
-    folder = _local_path(checkpoint)
-    if folder is None:
-        return ""
-    path = folder / "offsets" / str(epoch)
-    try:
-        with path.open("rb") as file:
-            content = file.read()
-            os.fsync(file.fileno())
-        parent = os.open(path.parent, os.O_RDONLY)
-        try:
-            os.fsync(parent)
-        finally:
-            os.close(parent)
-    except OSError as failure:
-        if folder not in _unreadable:
-            _unreadable.add(folder)
-            logger.warning(
-                "the checkpoint's offsets of epoch %d cannot be synced here, so a power cut may lose them, and a "
-                "repeated epoch is compared by its rows alone: %s",
-                epoch,
-                failure,
-            )
-        return ""
-    return hashlib.sha256(content).hexdigest()
-
-
-_unreadable: set[Path] = set()
-"""Checkpoints about which this driver has warned."""
-
-
-def _local_path(checkpoint: str) -> Path | None:
-    """The folder of a checkpoint in this machine's file system; None = it is elsewhere, or not known.
-
-    Read as Hadoop's `Path` reads it: `#`, `?` and `%` have no meaning in it.
-    """
-    scheme, colon, rest = checkpoint.partition(":")
-    if not colon or "/" in scheme:
-        scheme, rest = "", checkpoint
-    if not rest or scheme.lower() not in ("", "file"):
-        return None
-    if rest.startswith("//"):
-        rest = "/" + rest[2:].partition("/")[2]
-    return Path(rest)
