@@ -18,9 +18,12 @@ Clients decide by the code; texts are for people and may change.
 | gRPC, except Flight | the trailer `bascule-error-bin`; status code and message are those of Liftbridge |
 | `PublishAsync`, one record | field 100 of `PublishAsyncError`, `error` |
 | Arrow Flight | `grpc-status-details-bin` ([values by code](../../specs/formats/flight.md#failures)) |
+| Spark: source, sink, archive | `[code] sentence` in Spark's message, and in `exception()` of a query |
+| Python functions, as `bascule.spark.archive` | the attribute `code` of the exception |
+| Commands, as `bascule pipeline run` | in parentheses behind the sentence |
 
-Each holds the same: a JSON object, in UTF-8, of `code` and the values that the message names. Other clients ignore
-it. Servers of Liftbridge do not send it; the SDK decides by status and text there.
+Each of the first three holds the same: a JSON object, in UTF-8, of `code` and the values that the message names. Other
+clients ignore it. Servers of Liftbridge do not send it; the SDK decides by status and text there.
 
 | Value | With the codes | Meaning |
 |---|---|---|

@@ -18,7 +18,7 @@ PYTHON = ROOT / "python/bascule/_methods.py"
 RUST = ROOT / "crates/wire/src/methods.rs"
 PROTOCOLS = {"proto.API": "liftbridge", "bascule.admin.v1.Admin": "admin"}
 """Service to the folder of python/bascule/protocols that has its handlers."""
-KEYS = {"plane": str, "action": str, "resource": str, "reads": bool, "request_bytes": int}
+KEYS = {"plane": str, "action": str, "resource": str, "also": list, "reads": bool, "request_bytes": int}
 BOUNDED = "bascule.admin.v1.Admin"
 REQUEST_BYTES = 64 << 10
 WIDTH = 120
@@ -36,6 +36,7 @@ class Row(NamedTuple):
     resource: str
     reads: bool
     request_bytes: int | None
+    also: tuple[str, ...] = ()
 
     @property
     def path(self) -> str:
@@ -89,6 +90,7 @@ def _row(service: str, file: FileDescriptorProto, method: MethodDescriptorProto,
         resource,
         given.get("reads", False),
         given.get("request_bytes", REQUEST_BYTES) if bounded else None,
+        tuple(given.get("also", ())),
     )
 
 
@@ -117,7 +119,7 @@ def rows(annotations: dict[str, Any]) -> list[Row]:
 
 def actions(table: list[Row]) -> list[str]:
     """Every action once, in the order of the methods."""
-    return [*dict.fromkeys(row.action for row in table)]
+    return [*dict.fromkeys(action for row in table for action in (row.action, *row.also))]
 
 
 def _python_row(row: Row) -> str:

@@ -16,7 +16,7 @@ This page lists all metrics. `/metrics` of the HTTP listener (`http.listen`, by 
 in the OpenMetrics text format: `curl http://127.0.0.1:9393/metrics`. Counters begin at 0 at every start of the
 broker.
 Series with the label `partition` need `metrics.partitions: true`; `metrics.groups: false` leaves out those with the
-label `group`.
+label `group` or `query`.
 Generated from `specs/metrics.toml`.
 
 | Metric | Kind | Labels | Meaning |

@@ -84,7 +84,8 @@ def _type(field: FieldInfo, key: str) -> str:
     kinds = (
         ("time", key.endswith("_ms")),
         ("size", "bytes" in key or key.endswith("max_payload")),
-        ("names to files", "dict" in name),
+        ("names to files", "dict" in name and "Path" in name),
+        ("names to addresses", "dict" in name),
         ("directory", key == "data_dir"),
         ("file", "Path" in name),
         ("list", "tuple" in name),

@@ -8,9 +8,10 @@ from typing import Any, Final
 from bascule.lake.options import TABLE
 from bascule.spark.option_model import Option, OptionSet
 from bascule.spark.options import SOURCE
+from bascule.spark.replaying.options import COPY, REDRIVE, REPLAY
 from bascule.spark.sink.options import SINK
 
-SETS: Final[tuple[OptionSet, ...]] = (SOURCE, SINK, TABLE)
+SETS: Final[tuple[OptionSet, ...]] = (SOURCE, SINK, TABLE, REPLAY, COPY, REDRIVE)
 """In the order of the page. A format adds its own here."""
 
 ROOT: Final = Path(__file__).resolve().parent.parent

@@ -70,6 +70,21 @@ CODES: Final[dict[str, ErrorCode]] = {
     "metadata_timeout": ErrorCode(
         "the metadata operation did not finish in time", "OutcomeUnknownError", "refresh", "caller", "INTERNAL", 504, 7
     ),
+    "no_quorum": ErrorCode(
+        "no majority of the cluster's brokers answers", "UnavailableError", "backoff", "operator", "UNAVAILABLE", 503, 5
+    ),
+    "broker_id_in_use": ErrorCode(
+        "another data directory is the one of this broker id",
+        "StateError",
+        "never",
+        "operator",
+        "FAILED_PRECONDITION",
+        409,
+        6,
+    ),
+    "cluster_unsupported": ErrorCode(
+        "this is not available with several brokers yet", "StateError", "never", "caller", "FAILED_PRECONDITION", 409, 6
+    ),
     "metadata_stopped": ErrorCode(
         "the broker is stopping", "UnavailableError", "backoff", "caller", "UNAVAILABLE", 503, 5
     ),
@@ -219,6 +234,45 @@ CODES: Final[dict[str, ErrorCode]] = {
         "FAILED_PRECONDITION",
         409,
         6,
+    ),
+    "archive_conflict": ErrorCode(
+        "another archive has the records of the stream", "StateError", "never", "caller", "FAILED_PRECONDITION", 409, 6
+    ),
+    "archive_gap": ErrorCode(
+        "the archive lacks records that the broker has", "StateError", "never", "caller", "FAILED_PRECONDITION", 409, 6
+    ),
+    "hold_not_allowed": ErrorCode(
+        "the stream lets no query hold its records", "StateError", "never", "operator", "FAILED_PRECONDITION", 409, 6
+    ),
+    "hold_not_found": ErrorCode(
+        "the query holds no records of the stream", "StateError", "never", "operator", "NOT_FOUND", 404, 3
+    ),
+    "query_active": ErrorCode(
+        "the query still reports, and would hold its records again",
+        "StateError",
+        "never",
+        "operator",
+        "FAILED_PRECONDITION",
+        409,
+        6,
+    ),
+    "query_not_owned": ErrorCode(
+        "another client reports the positions of the query",
+        "AccessError",
+        "never",
+        "caller",
+        "PERMISSION_DENIED",
+        403,
+        4,
+    ),
+    "too_many_queries": ErrorCode(
+        "the broker keeps no more positions of queries",
+        "CapacityError",
+        "backoff",
+        "operator",
+        "RESOURCE_EXHAUSTED",
+        429,
+        5,
     ),
     "sink_busy": ErrorCode(
         "an earlier epoch of the sink is decided and not linked everywhere yet",

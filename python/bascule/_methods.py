@@ -60,12 +60,20 @@ METHODS: Final[dict[str, Method]] = {
     "FetchStreamDetails": Method(
         "bascule.admin.v1.Admin", "FetchStreamDetailsRequest", "FetchPartitionMetadata", "name", True, 65536
     ),
+    "FetchStreams": Method("bascule.admin.v1.Admin", "FetchStreamsRequest", "FetchMetadata", "*", True, 65536),
     "FetchGroupDetails": Method(
         "bascule.admin.v1.Admin", "FetchGroupDetailsRequest", "FetchMetadata", "*", True, 4194304
     ),
     "FetchBrokerDetails": Method(
         "bascule.admin.v1.Admin", "FetchBrokerDetailsRequest", "FetchMetadata", "*", True, 65536
     ),
+    "FetchClusterStatus": Method(
+        "bascule.admin.v1.Admin", "FetchClusterStatusRequest", "FetchMetadata", "*", True, 65536
+    ),
+    "ReportQuery": Method("bascule.admin.v1.Admin", "ReportQueryRequest", "Subscribe", "computed", True, 1048576),
+    "FetchLags": Method("bascule.admin.v1.Admin", "FetchLagsRequest", "FetchMetadata", "*", True, 65536),
+    "ReleaseHold": Method("bascule.admin.v1.Admin", "ReleaseHoldRequest", "EditStream", "computed", True, 65536),
+    "ReportArchived": Method("bascule.admin.v1.Admin", "ReportArchivedRequest", "EditStream", "computed", True, 131072),
     "OpenSink": Method("bascule.admin.v1.Admin", "OpenSinkRequest", "Publish", "computed", True, 65536),
     "PublishSink": Method("bascule.admin.v1.Admin", "PublishSinkRequest", "Publish", "computed", True, 1048576),
     "AbortSink": Method("bascule.admin.v1.Admin", "AbortSinkRequest", "Publish", "computed", True, 65536),
@@ -76,6 +84,14 @@ METHODS: Final[dict[str, Method]] = {
     "SkipSink": Method("bascule.admin.v1.Admin", "SkipSinkRequest", "ManageSinks", "computed", True, 65536),
     "SetSinkQuota": Method("bascule.admin.v1.Admin", "SetSinkQuotaRequest", "ManageSinks", "computed", True, 65536),
     "SetSinkOwner": Method("bascule.admin.v1.Admin", "SetSinkOwnerRequest", "ManageSinks", "computed", True, 65536),
+    "FetchUsers": Method("bascule.admin.v1.Admin", "FetchUsersRequest", "ManageUsers", "*", True, 65536),
+    "CreateUser": Method("bascule.admin.v1.Admin", "CreateUserRequest", "ManageUsers", "*", True, 65536),
+    "DeleteUser": Method("bascule.admin.v1.Admin", "DeleteUserRequest", "ManageUsers", "*", True, 65536),
+    "SetUserPassword": Method("bascule.admin.v1.Admin", "SetUserPasswordRequest", "ManageUsers", "*", True, 65536),
+    "SetUserStatus": Method("bascule.admin.v1.Admin", "SetUserStatusRequest", "ManageUsers", "*", True, 65536),
+    "SetUserRights": Method("bascule.admin.v1.Admin", "SetUserRightsRequest", "ManageUsers", "*", True, 65536),
+    "CreateUserToken": Method("bascule.admin.v1.Admin", "CreateUserTokenRequest", "ManageUsers", "*", True, 65536),
+    "DeleteUserToken": Method("bascule.admin.v1.Admin", "DeleteUserTokenRequest", "ManageUsers", "*", True, 65536),
 }
 """By name."""
 
@@ -98,6 +114,8 @@ ACTIONS: Final = (
     "TrimPartition",
     "PurgeStream",
     "EditStream",
+    "HoldRetention",
     "ManageSinks",
+    "ManageUsers",
 )
 """Actions of policies and of errors, each once. Similar methods share one."""

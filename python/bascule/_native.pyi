@@ -33,7 +33,7 @@ Event: TypeAlias = (
 )
 """The kind and its fields in order; `bascule._seam` has a type for each kind, which says what the fields mean."""
 
-Reply: TypeAlias = tuple[int, bytes] | tuple[int, int, str, str | None, bytes]
+Reply: TypeAlias = tuple[int, bytes] | tuple[int, int, str, str | None, bytes, int | None]
 """The fields, in order, of `Answer` or of `Rejected` of `bascule._seam`; the details as a JSON object."""
 
 @final
@@ -76,6 +76,23 @@ class Engine:
             NativeError: `address_in_use`, `address_unusable`.
         """
 
+    def serve_iggy(self, host: str, port: int) -> int:
+        """Bind and serve Iggy's clients over TCP, with TLS when certificates are loaded; the bound port (0 = any free one).
+        Commands that the data plane does not answer come as requests `iggy/<COMMAND>` with the raw payload.
+
+        Raises:
+            NativeError: `address_in_use`, `address_unusable`, `closed`.
+        """
+
+    def serve_iggy_http(self, host: str, port: int, settings: bytes) -> int:
+        """The same over HTTP. The settings are JSON (seam.md): `max_request_bytes`, and the list `cors_origins`.
+        Requests that the data plane does not answer come as `iggyhttp/REQUEST`: the length of a head (u32), the head
+        (JSON), and the body of the request. `iggyhttp/AUTHENTICATE` asks who a token, its body, stands for.
+
+        Raises:
+            NativeError: `address_in_use`, `address_unusable`, `closed`.
+        """
+
     def set_stage(self, stage: str) -> None:
         """What the start is doing, for `/startupz` and `/readyz`, until the first `set_serving(True)`."""
 
@@ -86,6 +103,17 @@ class Engine:
         """Set the counts of the control plane for `/metrics`: JSON object of names to numbers (seam.md). Raises NativeError
         `invalid_argument` for an unknown name.
         """
+
+    def set_query(
+        self, query: str, stream: tuple[str, str], positions: Sequence[tuple[int, int, int]], hold_ms: int
+    ) -> None:
+        """Take the positions of a query in a stream (namespace, name), in place of those before: (partition, incarnation,
+        next offset); none = they are forgotten. They are kept in memory, with the time of the call. For `hold_ms`, below 2^32,
+        the records from there on are held, if the partition has `hold_bytes`; 0 = they are not.
+        """
+
+    def lags(self) -> bytes:
+        """JSON: the positions and lags of consumer groups and queries (seam.md), in no order. Waits for the disk."""
 
     def checks(self) -> bytes:
         """JSON: list of `name`, `outcome` (`ok`, `warning`, `failed`), `reason`: what `/readyz?verbose` shows. Blocks for as
@@ -170,7 +198,7 @@ class Engine:
         first (without a proposal id).
 
         Raises:
-            NativeError: `metadata_damaged`.
+            NativeError: `metadata_damaged`, `data_directory_foreign` (it is a voter's, of a cluster).
         """
 
     def propose(self, entries: Sequence[tuple[int, bytes]], timeout_ms: int) -> None:
@@ -183,6 +211,58 @@ class Engine:
 
     def save_snapshot(self, index: int, snapshot: bytes) -> None:
         """Store a snapshot that covers entries 1…index, durably, and allow the log before it to be removed. Blocks."""
+
+    # -- the cluster ------------------------------------------------------------------------------------------------
+    def cluster_run(self) -> bytes:
+        """JSON: what the registration of this run has to say (seam.md).
+
+        Raises:
+            NativeError: `invalid_argument`: the broker is of no cluster.
+        """
+
+    def store_boot_epoch(self, boot_epoch: int) -> None:
+        """Store the boot epoch of this run's registration, durably. Blocks.
+
+        Raises:
+            NativeError: `storage_failed`; `invalid_argument`: the broker is of no cluster.
+        """
+
+    def begin_run(self) -> None:
+        """Begin another run of this broker, which has yet to register: the present one is fenced. Blocks.
+
+        Raises:
+            NativeError: `storage_failed`; `invalid_argument`: the broker is of no cluster.
+        """
+
+    def watch_brokers(self, term: int) -> None:
+        """Watch the brokers as the controller of this term: `expired` events report who is silent, until the term ends.
+        Everything that was committed before it must be applied, and the registrations of that state known.
+
+        Raises:
+            NativeError: `invalid_argument`: the broker is of no cluster.
+        """
+
+    def know_brokers(self, runs: Sequence[tuple[int, int, int, bool]]) -> None:
+        """Registrations of brokers, (number in the group of voters, boot epoch, nonce, whether that run is fenced):
+        handshakes say so from now on, and the controller watches them.
+
+        Raises:
+            NativeError: `invalid_argument`: the broker is of no cluster.
+        """
+
+    def set_roles(self, index: int, changes: bytes) -> None:
+        """Take over roles of replicas as of entry `index`, JSON (seam.md); those of an older entry are ignored. Never waits.
+
+        Raises:
+            NativeError: `invalid_argument`: the document cannot be read, or the broker is of no cluster.
+        """
+
+    def cluster_status(self) -> bytes:
+        """JSON: who is the controller, and which brokers are connected (seam.md).
+
+        Raises:
+            NativeError: `invalid_argument`: the broker is of no cluster.
+        """
 
     # -- partitions -------------------------------------------------------------------------------------------------
     def new_data_key(self, number: int) -> tuple[str, str]:
@@ -210,6 +290,14 @@ class Engine:
 
         Raises:
             NativeError: `storage_failed` when files could not be marked or removed.
+        """
+
+    def keep_partitions(self, incarnations: Sequence[int]) -> None:
+        """Stop, close and rename the files to `<incarnation>.kept-<ns>`: nothing removes them but a person. Unknown ones are
+        ignored.
+
+        Raises:
+            NativeError: `storage_failed` when files could not be renamed.
         """
 
     def is_full(self) -> bool:

@@ -9,9 +9,12 @@ __all__ = [
     "Barrier",
     "Committed",
     "Event",
+    "Expired",
     "Failed",
+    "Installed",
     "LogLine",
     "NatsChange",
+    "Office",
     "PartitionChange",
     "Rejected",
     "Reply",
@@ -44,8 +47,8 @@ class Committed(NamedTuple):
 
     Attributes:
         log_index: from 1, without gaps.
-        entry: as it was proposed.
-        proposal_id: of the proposal; `None` = an earlier run proposed it.
+        entry: as it was proposed; empty = one of the metadata group itself, which changes nothing.
+        proposal_id: of the proposal; `None` = an earlier run or another broker proposed it.
     """
 
     log_index: int
@@ -53,8 +56,29 @@ class Committed(NamedTuple):
     proposal_id: int | None
 
 
+class Installed(NamedTuple):
+    """A snapshot of another broker, which replaces everything up to and including an entry.
+
+    Attributes:
+        log_index: of the last entry that it covers.
+        snapshot: the state, as that broker stored it.
+    """
+
+    log_index: int
+    snapshot: bytes
+
+
+class Expired(NamedTuple):
+    """The controller has not heard a run of a broker in time: `broker` is its number in the group of voters."""
+
+    broker: int
+    boot_epoch: int
+
+
 class Failed(NamedTuple):
-    """A proposal that was not committed: its id, a code of specs/errors.toml, and one sentence."""
+    """A proposal that was not committed, or a barrier that is not reached: its id (0 = the log has stopped for good), a
+    code of specs/errors.toml, and one sentence.
+    """
 
     proposal_id: int
     code: str
@@ -66,6 +90,13 @@ class Barrier(NamedTuple):
 
     barrier_id: int
     log_index: int
+
+
+class Office(NamedTuple):
+    """This broker took the office of the cluster's controller in that term, or lost it."""
+
+    term: int
+    held: bool
 
 
 class PartitionChange(NamedTuple):
@@ -111,13 +142,18 @@ class LogLine(NamedTuple):
     fields: bytes
 
 
-Event: TypeAlias = Request | Committed | Failed | Barrier | PartitionChange | NatsChange | LogLine
+Event: TypeAlias = (
+    Request | Committed | Installed | Failed | Barrier | Office | Expired | PartitionChange | NatsChange | LogLine
+)
 
 EVENTS: Final[Mapping[str, type[Event]]] = {
     "request": Request,
     "committed": Committed,
+    "installed": Installed,
     "failed": Failed,
     "barrier": Barrier,
+    "office": Office,
+    "expired": Expired,
     "partition": PartitionChange,
     "nats": NatsChange,
     "log": LogLine,
@@ -141,6 +177,7 @@ class Rejected(NamedTuple):
         message: status message.
         code: code of specs/errors.toml; `None` = the usual one of the status.
         details: values of the message, by name.
+        iggy_status: status of Iggy's protocol, ≥ 1; `None` = the usual one of `status`.
     """
 
     request_id: int
@@ -148,6 +185,7 @@ class Rejected(NamedTuple):
     message: str
     code: str | None
     details: Mapping[str, Any]
+    iggy_status: int | None = None
 
 
 Reply: TypeAlias = Answer | Rejected

@@ -1,6 +1,6 @@
 """Formats text for messages: counts, foreign text, URLs."""
 
-__all__ = ["counted", "visible", "without_credentials"]
+__all__ = ["counted", "host_port", "visible", "without_credentials"]
 
 
 def counted(count: int, one: str) -> str:
@@ -23,3 +23,8 @@ def without_credentials(url: str, shown: str = "") -> str:
     scheme, separator, _ = begin.partition("://")
     kept = f"{scheme}{separator}" if separator else ""
     return f"{kept}{shown}{at if shown else ''}{host}"
+
+
+def host_port(host: str, port: int) -> str:
+    """`host:port`, with an IPv6 address in brackets."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

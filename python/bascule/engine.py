@@ -63,11 +63,11 @@ from NATS that were not stored, what of sinks needs it open)."""
 
 @contextmanager
 def native_errors() -> Generator[None]:
-    """Turn a typed failure of the data plane into the exception of its code, keeping the cause."""
+    """Turn a typed failure of the data plane into the exception of its code, which says all that the failure does."""
     try:
         yield
     except NativeError as failure:
-        raise from_native(failure) from failure
+        raise from_native(failure) from None
 
 
 def decide_access(table: Mapping[str, Any], questions: Sequence[tuple[str, str, str]]) -> list[bool]:
@@ -158,6 +158,18 @@ class Engine:
         with native_errors():
             return self._native.serve_http(host, port, json.dumps(settings).encode())
 
+    def serve_iggy(self, host: str, port: int) -> int:
+        """Bind and serve Iggy's clients; returns the bound port. Raises `address_in_use` or `address_unusable`."""
+        with native_errors():
+            return self._native.serve_iggy(host, port)
+
+    def serve_iggy_http(self, host: str, port: int, settings: Mapping[str, Any]) -> int:
+        """Bind and serve Iggy's clients over HTTP; returns the bound port. Raises `address_in_use` or
+        `address_unusable`.
+        """
+        with native_errors():
+            return self._native.serve_iggy_http(host, port, json.dumps(settings).encode())
+
     def set_stage(self, stage: str) -> None:
         """What the start is doing, for probes."""
         self._native.set_stage(stage)
@@ -238,7 +250,9 @@ class Engine:
         """Answer requests."""
         self._native.respond(
             [
-                reply if isinstance(reply, Answer) else (*reply[:4], json.dumps(reply.details).encode())
+                reply
+                if isinstance(reply, Answer)
+                else (*reply[:4], json.dumps(reply.details).encode(), reply.iggy_status)
                 for reply in replies
             ]
         )
@@ -267,6 +281,47 @@ class Engine:
         with native_errors():
             self._native.save_snapshot(index, snapshot)
 
+    # -- the cluster
+
+    def cluster_run(self) -> dict[str, Any]:
+        """What the registration of this run has to say: `nonce`, `stored`, `directory_id`, `cluster_id`, `raft_id`,
+        `kernel_boot_id`, `mount_id` (seam.md).
+        """
+        with native_errors():
+            return json.loads(self._native.cluster_run())
+
+    def store_boot_epoch(self, boot_epoch: int) -> None:
+        """Store the boot epoch of this run's registration, durably. Blocks."""
+        with native_errors():
+            self._native.store_boot_epoch(boot_epoch)
+
+    def begin_run(self) -> None:
+        """Begin another run of this broker, which has yet to register: the present one is fenced. Blocks."""
+        with native_errors():
+            self._native.begin_run()
+
+    def watch_brokers(self, term: int) -> None:
+        """Watch the brokers as the controller of this term: `expired` events report who is silent, until it ends."""
+        with native_errors():
+            self._native.watch_brokers(term)
+
+    def know_brokers(self, runs: Sequence[tuple[int, int, int, bool]]) -> None:
+        """Registrations of brokers, (number in the group of voters, boot epoch, nonce, whether that run is fenced), for
+        handshakes and for the controller.
+        """
+        with native_errors():
+            self._native.know_brokers(runs)
+
+    def set_roles(self, index: int, changes: Mapping[str, Any]) -> None:
+        """Take over roles of replicas as of entry `index`: `broker`, `roles`, `removed` (seam.md). Never waits."""
+        with native_errors():
+            self._native.set_roles(index, json.dumps(changes).encode())
+
+    def cluster_status(self) -> dict[str, Any]:
+        """`controller`, `office`, `term`, `connected` and `missing` brokers, `live`, `lease_ms` (seam.md)."""
+        with native_errors():
+            return json.loads(self._native.cluster_status())
+
     # -- partitions
 
     def new_data_key(self, number: int) -> tuple[str, str]:
@@ -293,6 +348,11 @@ class Engine:
         """Stop, close, delete after the grace period, or at once. Blocks."""
         with native_errors():
             self._native.delete_partitions(incarnations, at_once=at_once)
+
+    def keep_partitions(self, incarnations: Sequence[int]) -> None:
+        """Stop, close, and rename the files: they are kept until a person removes them. Blocks."""
+        with native_errors():
+            self._native.keep_partitions(incarnations)
 
     def is_full(self) -> bool:
         """Whether writes to the data directory are refused for want of space."""
@@ -367,6 +427,21 @@ class Engine:
         """Hand over what the control plane counts, by the names of `specs/metrics.toml`."""
         with native_errors():
             self._native.report(json.dumps(values).encode())
+
+    def set_query(
+        self, query: str, stream: tuple[str, str], positions: Sequence[tuple[int, int, int]], hold_ms: int
+    ) -> None:
+        """Replace the positions of a query in a stream (namespace, name): (partition, incarnation, next offset); none =
+        they are forgotten. For `hold_ms`, below 2^32, retention and compaction keep the records from there on, if the
+        partition has `hold_bytes`; 0 = they do not.
+        """
+        with native_errors():
+            self._native.set_query(query, stream, positions, hold_ms)
+
+    def lags(self) -> list[dict[str, Any]]:
+        """The positions and lags of consumer groups and queries (`specs/formats/seam.md`). Blocks."""
+        with native_errors():
+            return json.loads(self._native.lags())
 
     def checks(self) -> list[dict[str, str]]:
         """What the broker needs: `name`, `outcome` (`ok`, `warning`, `failed`), `reason`. Blocks."""

@@ -26,10 +26,17 @@ Name = Literal[
     "archive.after_commit",  # the table has the epoch, and the driver has not moved files or answered
     "archive.between_moves",  # a Parquet table has the commit record, and the first file is in its place
     "archive.before_answer",  # everything is in its place, and Spark has no answer
+    "merge.before_commit",  # the driver has decided to merge, and has not committed
+    "merge.after_commit",  # the table has the epoch, and Spark has no answer
+    "erase.before_commit",  # the files without the records are written, and the table has the old ones
+    "erase.after_commit",  # the table has the new files, not yet in their places, and nobody has an answer
     "sink.staging",  # a task has sent rows to the broker, which has not sealed them
     "sink.staged",  # the broker has sealed all rows of a task, and the driver has no message
     "sink.before_publish",  # the driver has the messages of all tasks, and has not asked for a decision
     "sink.published",  # the epoch is decided, and Spark has no answer
+    "replay.staged",  # all rows of an epoch are staged, and the checkpoint does not say where it ends
+    "replay.ended",  # the checkpoint says where the epoch ends, and it is not published
+    "replay.published",  # the epoch is decided, and the next one has not begun
     "job.target_written",  # a target of a job has the epoch; the next one and the checkpoint do not
 ]
 NAMES: Final[tuple[Name, ...]] = get_args(Name)

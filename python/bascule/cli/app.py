@@ -16,12 +16,17 @@ import typer
 
 from bascule.cli.command_group import Commands
 from bascule.cli.commands import (
+    archive,
     benchmark,
+    cluster,
     configuration,
     consume,
     context,
     cursor,
     group,
+    hold,
+    iggy,
+    lag,
     log,
     pipeline,
     produce,
@@ -51,16 +56,21 @@ app: Final = Commands(
 )
 app.command("serve")(serve.serve)
 app.command("status")(status.status)
+app.add_typer(cluster.app, name="cluster")
 app.add_typer(stream.app, name="stream")
 app.add_typer(log.app, name="log")
 app.command("produce")(produce.produce)
 app.command("consume")(consume.consume)
 app.add_typer(cursor.app, name="cursor")
 app.add_typer(group.app, name="group")
+app.command("lag")(lag.lag)
+app.add_typer(hold.app, name="hold")
 app.add_typer(sink.app, name="sink")
+app.add_typer(iggy.app, name="iggy")
 app.add_typer(pipeline.app, name="pipeline")
 app.command("bench")(benchmark.bench)
 app.add_typer(spark.app, name="spark")
+app.add_typer(archive.app, name="archive")
 app.add_typer(context.app, name="context")
 app.add_typer(configuration.app, name="config")
 app.command("completion")(completion)

@@ -61,6 +61,13 @@ class Connection:
     waits: bool = False
     """Whether to wait, up to `timeout`, for a broker that is not running yet."""
 
+    @property
+    def spark_address(self) -> str:
+        """The option `address` of Spark's formats: the first broker of the URL."""
+        scheme, separator, rest = self.url.rpartition("://")
+        brokers, question, query = rest.partition("?")
+        return f"{scheme}{separator}{brokers.split(',')[0]}{question}{query}"
+
     @contextmanager
     def open(self) -> Generator[Client]:
         """A connected client while the context lasts. SIGTERM ends it as Ctrl-C does.

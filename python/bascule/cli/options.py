@@ -7,8 +7,9 @@ import typer
 
 from bascule._paths import parse_path
 from bascule.cli.render.output import OutputFormat
+from bascule.errors import UsageError
 
-__all__ = ["ConfigFile", "DryRun", "DryRunHere", "Output", "Partition", "Partitions", "Yes", "as_path"]
+__all__ = ["ConfigFile", "DryRun", "DryRunHere", "Output", "Partition", "Partitions", "Yes", "as_path", "pairs"]
 
 
 def as_path(text: str) -> Path:
@@ -18,6 +19,23 @@ def as_path(text: str) -> Path:
     except ValueError as failure:
         raise typer.BadParameter(f"{failure}") from None
     assert isinstance(found, Path)
+    return found
+
+
+def pairs(option: str, given: list[str] | None) -> dict[str, str]:
+    """The values of a repeatable option NAME=VALUE, by name.
+
+    Raises:
+        UsageError: a value has another form, or a name is there twice.
+    """
+    found: dict[str, str] = {}
+    for text in given or []:
+        name, equals, value = text.partition("=")
+        if not name or not equals:
+            raise UsageError("invalid_argument", f"{option} {text!r}: it must be NAME=VALUE")
+        if name in found:
+            raise UsageError("invalid_argument", f"{option} gives {name} twice")
+        found[name] = value
     return found
 
 

@@ -7,6 +7,7 @@ ones are awaited. Neither imports any code of the broker.
 """
 
 from bascule.client._core.batch import Batch
+from bascule.client._core.calls.cluster import ClusterBroker, ClusterStatus
 from bascule.client._core.calls.details import (
     BrokerDetails,
     Check,
@@ -17,7 +18,9 @@ from bascule.client._core.calls.details import (
     PartitionDetails,
     StreamDetails,
 )
+from bascule.client._core.calls.lags import ReaderLag, ReleasedHold
 from bascule.client._core.calls.sinks import Sink, SinkPartition, SinkSkip
+from bascule.client._core.calls.users import IggyGrant, IggyToken, IggyUser
 from bascule.client._core.consumer_config import GroupStart
 from bascule.client._core.consumer_flow import OnChange
 from bascule.client._core.cursors import group_cursor
@@ -60,6 +63,8 @@ __all__ = [
     "BrokerDetails",
     "Check",
     "Client",
+    "ClusterBroker",
+    "ClusterStatus",
     "Consumer",
     "Content",
     "CursorEntry",
@@ -70,6 +75,9 @@ __all__ = [
     "GroupMember",
     "GroupStart",
     "Headers",
+    "IggyGrant",
+    "IggyToken",
+    "IggyUser",
     "OffsetReset",
     "OnAck",
     "OnChange",
@@ -78,8 +86,10 @@ __all__ = [
     "PartitionDetails",
     "Producer",
     "Purged",
+    "ReaderLag",
     "Receipt",
     "Record",
+    "ReleasedHold",
     "Sink",
     "SinkPartition",
     "SinkSkip",

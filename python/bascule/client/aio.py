@@ -22,13 +22,14 @@ from bascule.client._core.batch import Batch
 from bascule.client._core.connection_pool import MAX_IN_FLIGHT
 from bascule.client._core.consumer_core import Change
 from bascule.client._core.consumer_flow import UNCLOSED, ConsumerFlow
+from bascule.client._core.iggy_target import is_iggy
 from bascule.client._core.leaving import leaving
 from bascule.client._core.subscription import Subscription
 from bascule.client._core.tls import Tls
 from bascule.client._core.types import Content, Headers, Receipt, Record, Start
 from bascule.client.consumer import Consumer
 from bascule.client.producer import UNPUBLISHED, OnAck, Producer
-from bascule.client.sync import Client
+from bascule.client.sync import Client, iggy_client
 from bascule.errors import UsageError
 
 __all__ = ["AsyncClient", "AsyncConsumer", "AsyncProducer", "AsyncSubscription", "connect_async"]
@@ -252,8 +253,12 @@ class AsyncClient(AsyncResource[Client]):
     get_partition: Final = awaited(Client.get_partition)
     list_brokers: Final = awaited(Client.list_brokers)
     describe_broker: Final = awaited(Client.describe_broker)
+    describe_cluster: Final = awaited(Client.describe_cluster)
     describe_groups: Final = awaited(Client.describe_groups)
     list_cursors: Final = awaited(Client.list_cursors)
+
+    lags: Final = awaited(Client.lags)
+    release_hold: Final = awaited(Client.release_hold)
 
     sinks: Final = awaited(Client.sinks)
     sink: Final = awaited(Client.sink)
@@ -261,6 +266,16 @@ class AsyncClient(AsyncResource[Client]):
     skip_sink: Final = awaited(Client.skip_sink)
     set_sink_owner: Final = awaited(Client.set_sink_owner)
     set_sink_quota: Final = awaited(Client.set_sink_quota)
+
+    iggy_users: Final = awaited(Client.iggy_users)
+    iggy_user: Final = awaited(Client.iggy_user)
+    create_iggy_user: Final = awaited(Client.create_iggy_user)
+    delete_iggy_user: Final = awaited(Client.delete_iggy_user)
+    set_iggy_password: Final = awaited(Client.set_iggy_password)
+    set_iggy_status: Final = awaited(Client.set_iggy_status)
+    set_iggy_grants: Final = awaited(Client.set_iggy_grants)
+    create_iggy_token: Final = awaited(Client.create_iggy_token)
+    delete_iggy_token: Final = awaited(Client.delete_iggy_token)
 
 
 def _in_loop(on_ack: OnAck) -> OnAck:
@@ -295,5 +310,7 @@ def connect_async(
     """A client for asyncio: `async with bascule.connect_async(url) as client`. It connects when it is entered;
     arguments and errors are those of `connect`.
     """
+    if is_iggy(url):
+        return AsyncClient(iggy_client(url, tls, timeout, reconnect, wait=wait, max_in_flight=max_in_flight, name=name))
     pool = connection_pool(url, tls, max_in_flight=max_in_flight, name=name, wait=wait)
     return AsyncClient(Client(pool, timeout=timeout, reconnect=reconnect))

@@ -4,21 +4,26 @@
 
 import uuid
 from collections.abc import Sequence
+from importlib import import_module
 from types import TracebackType
 from typing import Self
 
 from bascule.client._core import requests
 from bascule.client._core.address import RECONNECT_S, connection_pool
 from bascule.client._core.calls.administration import Administration
+from bascule.client._core.calls.cluster import Clusters
 from bascule.client._core.calls.details import Details
+from bascule.client._core.calls.lags import Lags
 from bascule.client._core.calls.positions import Positions
 from bascule.client._core.calls.publishing import Publishing
 from bascule.client._core.calls.sinks import Sinks
+from bascule.client._core.calls.users import IggyUsers
 from bascule.client._core.connection_pool import MAX_IN_FLIGHT, ConnectionPool
 from bascule.client._core.consumer_config import ConsumerConfig, GroupStart
 from bascule.client._core.consumer_core import ConsumerCore
 from bascule.client._core.consumer_flow import Callbacks, OnChange
 from bascule.client._core.deadline import Deadline
+from bascule.client._core.iggy_target import is_iggy, target
 from bascule.client._core.partitioning import check_choice
 from bascule.client._core.pipelined_publish import Outgoing
 from bascule.client._core.subscribe_options import SubscribeOptions
@@ -27,11 +32,12 @@ from bascule.client._core.tls import Tls
 from bascule.client._core.types import Ack, OffsetReset, PartitionChoice, Start, Stop
 from bascule.client.consumer import Consumer
 from bascule.client.producer import OnAck, Producer
+from bascule.errors import UsageError
 
 __all__ = ["Client", "connect", "connect_with_pool"]
 
 
-class Client(Administration, Positions, Publishing, Details, Sinks):
+class Client(Administration, Positions, Publishing, Details, Clusters, Lags, Sinks, IggyUsers):
     """A connection to a broker, made by `bascule.connect`. Safe to share between threads."""
 
     def __enter__(self) -> Self:
@@ -236,7 +242,9 @@ def connect(
     Args:
         url: `liftbridge://host:port` or `bascule://host:port`, several hosts separated by commas; the default port is
             9292. Both schemes speak the Liftbridge protocol. `bascules://` is the same with TLS, and may name the files
-            of `Tls`: `bascules://host?ca=ca.pem&cert=me.pem&key=me.key`.
+            of `Tls`: `bascules://host?ca=ca.pem&cert=me.pem&key=me.key`. `iggy://user:password@host` and
+            `iggy://token@host` speak Iggy's protocol to the broker's Iggy listener, default port 8090, and
+            `iggy+tls://…` the same with TLS; methods that the protocol lacks raise `unimplemented`.
         tls: trusted authorities and the client's certificate; `None` = as the URL says.
         timeout: default seconds for each call, retries and reconnecting included; above 0.
         reconnect: seconds for which a subscription tries to reconnect after its broker was lost.
@@ -251,6 +259,8 @@ def connect(
         AccessError: code `tls_failed`: one side refused the other's certificate.
         UnavailableError: no broker answered within `timeout`, or, without `wait`, none is running.
     """
+    if is_iggy(url):
+        return connected(iggy_client(url, tls, timeout, reconnect, wait=wait, max_in_flight=max_in_flight, name=name))
     return connect_with_pool(
         connection_pool(url, tls, max_in_flight=max_in_flight, name=name, wait=wait), timeout, reconnect
     )
@@ -262,10 +272,34 @@ def connect_with_pool(pool: ConnectionPool, timeout: float, reconnect: float = R
     Raises:
         BrokerError: as `connect`.
     """
-    client = Client(pool, timeout=timeout, reconnect=reconnect)
+    return connected(Client(pool, timeout=timeout, reconnect=reconnect))
+
+
+def connected(client: Client) -> Client:
+    """The client, connected. When connecting fails, it is closed.
+
+    Raises:
+        BrokerError: as `connect`.
+    """
     try:
         client.open()
     except BaseException:
         client.close()
         raise
+    return client
+
+
+def iggy_client(
+    url: str, tls: Tls | None, timeout: float, reconnect: float, *, wait: bool, max_in_flight: int, name: str
+) -> Client:
+    """A client over Iggy's protocol, not connected yet; arguments are those of `connect`.
+
+    Raises:
+        UsageError: code `invalid_argument`: the URL, or a file of TLS; `unimplemented`: `max_in_flight`.
+    """
+    found = target(url, tls)
+    if max_in_flight != MAX_IN_FLIGHT:
+        raise UsageError("unimplemented", "max_in_flight has no effect over Iggy's protocol, which confirms each send")
+    iggy = import_module("bascule.client._iggy.client")  # it builds on the class above
+    client: Client = iggy.IggyClient(found, timeout=timeout, reconnect=reconnect, wait=wait, name=name)
     return client

@@ -24,6 +24,12 @@ def contradictions(settings: Settings) -> Iterator[str]:
             f"nats.standalone is set and nats.servers names {servers}: nats.standalone wins, the broker starts a "
             "nats-server and connects only to it; leave one of them out"
         )
+    if nats.standalone and settings.cluster.peers:
+        yield (
+            "nats.standalone and cluster.peers are set: every broker has a nats-server of its own, so a message to a"
+            " subject reaches only streams whose leader is the broker of that server; set nats.servers to servers that"
+            " all brokers share"
+        )
     if nats.config is not None and not nats.standalone and "standalone" in nats.model_fields_set:
         yield (
             f"nats.standalone is false and nats.config names {nats.config}: nats.standalone wins, no nats-server is "

@@ -5,7 +5,9 @@ from typing import Annotated, Final, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
-__all__ = ["OFF", "HttpSettings", "MetricsSettings", "is_loopback", "parse_address"]
+from bascule.config.value_types import FilePath
+
+__all__ = ["OFF", "HttpSettings", "IggySettings", "MetricsSettings", "is_loopback", "parse_address"]
 
 OFF: Final = "off"
 HTTP_LISTEN: Final = "127.0.0.1:9393"
@@ -72,6 +74,57 @@ class HttpSettings(BaseModel):
             raise ValueError(
                 f"http.listen is {self.listen}, where other machines could read metrics and probes in plain text and"
                 " without a login: set http.allow_remote to true to allow that, or listen on 127.0.0.1"
+            )
+        return self
+
+
+class IggySettings(BaseModel):
+    """The listener for Iggy's clients, and the account that it begins with."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    listen: Annotated[str, BeforeValidator(_check_listen)] = Field(
+        default=OFF, description="address and port, usually 127.0.0.1:8090; `off` = no listener; port 0 = a free one"
+    )
+    http_listen: Annotated[str, BeforeValidator(_check_listen)] = Field(
+        default=OFF,
+        description="the same for clients that speak HTTP, usually 127.0.0.1:3000; needs `iggy.listen`",
+    )
+    http_max_request_bytes: int = Field(
+        default=2 << 20, ge=1_000, le=128 << 20, description="largest body of a request over HTTP"
+    )
+    http_cors_origins: tuple[str, ...] = Field(
+        default=("*",),
+        description="origins whose pages may call over HTTP, as `https://app.example`; `*` = all, an empty list = none",
+    )
+    root_password_file: FilePath | None = Field(
+        default=None,
+        description="file with the password of the user `iggy`, who is made at the first start with the listener;"
+        " unset = a generated password, which that start prints",
+    )
+    allow_default_password: bool = Field(
+        default=False, description="listen where other machines can connect, with the password that everybody knows"
+    )
+
+    tokens_per_user: int = Field(
+        default=100, ge=1, le=1_000, description="tokens of one user; those that have expired do not count"
+    )
+
+    @property
+    def address(self) -> tuple[str, int] | None:
+        """Host and port; `None` = no listener."""
+        return None if self.listen == OFF else parse_address(self.listen)
+
+    @property
+    def http_address(self) -> tuple[str, int] | None:
+        """The same of HTTP."""
+        return None if self.http_listen == OFF else parse_address(self.http_listen)
+
+    @model_validator(mode="after")
+    def _cross_check(self) -> Self:
+        if self.http_address is not None and self.address is None:
+            raise ValueError(
+                f"iggy.http_listen is {self.http_listen} and iggy.listen is off: set iggy.listen too, as 127.0.0.1:8090"
             )
         return self
 

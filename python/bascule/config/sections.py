@@ -12,7 +12,8 @@ from pydantic import (
     model_validator,
 )
 
-from bascule.config.listening import HttpSettings, MetricsSettings
+from bascule.config.cluster import ClusterSettings, ClusterTlsSettings, check_cluster
+from bascule.config.listening import HttpSettings, IggySettings, MetricsSettings
 from bascule.config.value_types import ByteCount, FilePath, Milliseconds, NatsUrl, Tokens
 
 __all__ = [
@@ -22,10 +23,13 @@ __all__ = [
     "AccessSettings",
     "ActivitySettings",
     "BrokerSettings",
+    "ClusterSettings",
+    "ClusterTlsSettings",
     "CursorSettings",
     "EncryptionSettings",
     "GroupSettings",
     "HttpSettings",
+    "IggySettings",
     "LimitSettings",
     "LogSettings",
     "MetricsSettings",
@@ -316,6 +320,15 @@ class LimitSettings(_Section):
         description="number of sinks of each lifetime that one client owns in a namespace; clients without certificates"
         " have no share",
     )
+    queries: int = Field(
+        default=1000, ge=1, le=100_000, description="number of queries that report their positions, for lags"
+    )
+    queries_per_client: int = Field(
+        default=250,
+        ge=1,
+        le=100_000,
+        description="number of these of one client; clients without certificates have no share",
+    )
     cursors: int = Field(default=100_000, ge=1, le=1 << 24, description="number of stored positions")
     admin_requests: int = Field(default=1024, ge=1, le=1 << 16, description="admin requests without an answer")
     admin_requests_per_identity: int = Field(
@@ -448,6 +461,7 @@ class Settings(_Section):
 
     data_dir: FilePath = Field(default=Path("bascule-data"), description="directory of all durable data")
     broker: BrokerSettings = BrokerSettings()
+    cluster: ClusterSettings = ClusterSettings()
     nats: NatsSettings = NatsSettings()
     streams: StreamDefaults = StreamDefaults()
     encryption: EncryptionSettings = EncryptionSettings()
@@ -459,11 +473,13 @@ class Settings(_Section):
     limits: LimitSettings = LimitSettings()
     scrub: ScrubSettings = ScrubSettings()
     http: HttpSettings = HttpSettings()
+    iggy: IggySettings = IggySettings()
     metrics: MetricsSettings = MetricsSettings()
     log: LogSettings = LogSettings()
 
     @model_validator(mode="after")
     def _cross_check(self) -> Self:
+        check_cluster(self)
         if not self.nats.standalone and not self.nats.servers:
             raise ValueError("nats.servers is empty and nats.standalone is false: name a server or set standalone")
         if self.nats.password is not None and self.nats.password_file is not None:

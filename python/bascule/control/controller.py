@@ -6,28 +6,35 @@ Knows no protocol. Reads answer from this broker's copy of the state.
 import asyncio
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from bascule.control import decide
+from bascule.control.cluster import ClusterRules
 from bascule.control.dataplane import DataPlane
 from bascule.control.decide import StreamRequest, Target, Trim
-from bascule.control.metadata_log import SNAPSHOT_EVERY, Change, MetadataLog
+from bascule.control.metadata_log import Change, MetadataLog
 from bascule.control.reconciler import Reconciler
 from bascule.control.specs import partition_spec
 from bascule.errors import BrokerError, OutcomeUnknownError, StateError, error
 from bascule.logs import emit
 from bascule.metadata import (
     AddDataKey,
+    AddPartitions,
     Applied,
     Broker,
+    ChangeTopic,
     Command,
     CreateStream,
     DataKey,
+    DeleteNamespace,
     DeleteStream,
     EditStream,
+    Partition,
     PauseStream,
     PurgeStream,
     RegisterBroker,
+    RemovePartitions,
     ResumeStream,
     SetStreamReadonly,
     State,
@@ -50,7 +57,12 @@ _VERBS: dict[type[Command], str] = {
     EditStream: "given other settings",
     TrimPartition: "trimmed",
     PurgeStream: "purged",
+    AddPartitions: "given more partitions",
+    RemovePartitions: "given fewer partitions",
+    ChangeTopic: "given another name or limits",
 }
+_NO_PARTITION = Partition(number=0, incarnation=0, leader="", leader_epoch=0, epoch=0, replicas=(), isr=())
+"""Stands for those of a stream that has none, of whose settings are asked."""
 
 
 class PartitionStatus(NamedTuple):
@@ -75,6 +87,7 @@ class Controller:
 
     Attributes:
         broker_id: this broker.
+        rules: what is not safe with several brokers yet; `None` = the broker is alone.
     """
 
     def __init__(
@@ -90,11 +103,18 @@ class Controller:
         self._log = log
         self._reconciler = reconciler
         self._clock_ns = clock_ns
+        self.rules: ClusterRules | None = None
+        self._left_over: list[int] = []
 
     @property
     def state(self) -> State:
         """The state as this broker knows it."""
         return self._log.state
+
+    @property
+    def done(self) -> State:
+        """The state that has been carried out here last."""
+        return self._reconciler.done
 
     async def replay(self, timeout_s: float) -> None:
         """Restore the state, then carry it out, and every change from then on.
@@ -102,19 +122,26 @@ class Controller:
         Raises:
             BrokerError: as `MetadataLog.open`.
         """
-        left_over: list[int] = []
-
-        def collect(change: Change) -> None:
-            if isinstance(change.command, DeleteStream | PurgeStream) and isinstance(change.result, Applied):
-                stream = change.before.streams[StreamKey(change.command.namespace, change.command.name)]
-                left_over.extend(item.incarnation for item in stream.partitions)
-
-        self._log.listen(collect)
+        self._log.listen(self._collect)
         await self._log.open(timeout_s)
-        self._log.unlisten(collect)
-        await self._reconciler.delete_left_over(left_over)
         self._log.listen(self._on_change)
         self._reconciler.want(self.state)
+        await self._delete_left_over()
+
+    async def settle(self) -> None:
+        """Wait until all that is applied is carried out; then nothing that an earlier run left is left any more."""
+        await self._reconciler.wait_applied(self.state.index)
+        self._log.unlisten(self._collect)
+        await self._delete_left_over()
+
+    def _collect(self, change: Change) -> None:
+        """Until the reconciler compares states, it does not know what entries remove."""
+        if isinstance(change.result, Applied):
+            self._left_over.extend(item.incarnation for stream in _removed(change) for item in stream.partitions)
+
+    async def _delete_left_over(self) -> None:
+        gone, self._left_over = self._left_over, []
+        await self._reconciler.delete_left_over(gone)
 
     def now_ns(self) -> int:
         """The time by this broker's clock, ns since 1970."""
@@ -123,6 +150,15 @@ class Controller:
     def follow(self, follower: Callable[[State], None]) -> None:
         """Have `follower` called with the state after every entry from now on."""
         self._log.listen(lambda change: follower(change.after))
+
+    async def decide(self, decision: Callable[[int], Command | Rejection | None], timeout_s: float) -> None:
+        """Have committed, applied and carried out what `decision` makes of the time; `None` = nothing is to be done.
+
+        Raises:
+            RejectedError: the decision, or the state by then, rejects it.
+            BrokerError: as `MetadataLog.propose`.
+        """
+        await self._decide(decision, timeout_s)
 
     async def register_broker(self, host: str, port: int, timeout_s: float) -> Broker:
         """Make this broker known under its address; it gets a new boot epoch.
@@ -140,12 +176,17 @@ class Controller:
 
         Raises:
             RejectedError: see `decide.create_stream`.
-            StateError: `encryption_unavailable`: the stream is to be encrypted and there is no usable master key.
+            StateError: `encryption_unavailable`: the stream is to be encrypted and there is no usable master key;
+                `cluster_unsupported`: it is not safe with several brokers yet.
             BrokerError: as `MetadataLog.propose`; `disk_full`, `storage_failed` and others when a partition could not
                 be opened: the stream exists, and opening it is tried again.
         """
+        if self.rules is not None:
+            self.rules.check(request, compacts=self._reconciler.defaults.compact)
         data_keys = (self._new_data_key(1),) if request.settings.encryption else ()
-        await self._decide(lambda now_ns: decide.create_stream(self.state, request, now_ns, data_keys), timeout_s)
+        await self._decide(
+            lambda now_ns: decide.create_stream(self.state, request, now_ns, data_keys, self._reachable()), timeout_s
+        )
         stream = self.state.stream(request.namespace, request.name)
         failure = self._reconciler.failure(item.incarnation for item in stream.partitions) if stream else None
         if failure is not None:
@@ -167,6 +208,9 @@ class Controller:
                 return
             await self.propose(AddDataKey(stream.namespace, stream.name, stream.incarnation, data_key), timeout_s)
 
+    def _reachable(self) -> frozenset[str] | None:
+        return None if self.rules is None else self.rules.reachable()
+
     def _new_data_key(self, number: int) -> DataKey:
         return DataKey(number, *self._plane.new_data_key(number))
 
@@ -185,8 +229,12 @@ class Controller:
 
         Raises:
             RejectedError: the stream or one of the partitions does not exist.
+            StateError: `cluster_unsupported`.
             BrokerError: as `MetadataLog.propose`.
         """
+        stream = self.state.stream(target.namespace, target.name)
+        if self.rules is not None and stream is not None:
+            self.rules.check_pause(stream.partitions)
         await self._decide(
             lambda now_ns: decide.pause_stream(self.state, target, resume_all=resume_all, now_ns=now_ns), timeout_s
         )
@@ -225,10 +273,13 @@ class Controller:
 
         Raises:
             RejectedError: see `decide.edit_stream`.
+            StateError: `cluster_unsupported`.
             BrokerError: as `MetadataLog.propose`.
         """
         stream = self.state.stream(namespace, name)
         command = decide.edit_stream(self.state, namespace, name, changes)
+        if self.rules is not None and stream is not None and isinstance(command, EditStream):
+            self.rules.check_edit(stream, command.settings, compacts=self._reconciler.defaults.compact)
         await self._decide_or_show(
             lambda _: decide.edit_stream(self.state, namespace, name, changes), dry_run=dry_run, timeout_s=timeout_s
         )
@@ -242,8 +293,10 @@ class Controller:
             RejectedError: see `decide.create_stream`.
             StateError: `encryption_unavailable`.
         """
+        if self.rules is not None:
+            self.rules.check(request, compacts=self._reconciler.defaults.compact)
         data_keys = (self._new_data_key(1),) if request.settings.encryption else ()
-        command = decide.create_stream(self.state, request, self._clock_ns(), data_keys)
+        command = decide.create_stream(self.state, request, self._clock_ns(), data_keys, self._reachable())
         if isinstance(command, Rejection):
             raise RejectedError(command)
 
@@ -342,7 +395,8 @@ class Controller:
         """The settings of a stream's partitions here, with the broker's configuration where the stream leaves a choice,
         by the names of `specs/formats/seam.md`.
         """
-        return partition_spec(stream, stream.partitions[0], self._reconciler.defaults) if stream.partitions else {}
+        partition = stream.partitions[0] if stream.partitions else _NO_PARTITION
+        return partition_spec(stream, partition, self._reconciler.defaults)
 
     def checks(self) -> list[dict[str, str]]:
         """What this broker needs: `name`, `outcome` (`ok`, `warning`, `failed`), `reason`. Blocks while the file system
@@ -355,14 +409,20 @@ class Controller:
         if versions:
             self._plane.set_group_versions(versions)
 
+    def cluster_status(self) -> dict[str, Any]:
+        """Who is the controller, in which `term`, and which brokers are `missing`, and why; one alone is its own."""
+        if self.rules is None:
+            return {"controller": self.broker_id, "term": 0, "missing": {}}
+        return self.rules.status()
+
     def statistics(self) -> dict[str, int]:
         """Counters and gauges of this broker by name (`specs/metrics.toml`)."""
         return self._plane.statistics()
 
-    async def keep_snapshots(self) -> None:
-        """Store a snapshot every `SNAPSHOT_EVERY` entries, of what has been carried out, until cancelled."""
+    async def keep_snapshots(self, every: int) -> None:
+        """Store a snapshot every `every` entries, of what has been carried out, until cancelled."""
         while True:
-            await self._reconciler.wait_applied(self._log.snapshot_index + SNAPSHOT_EVERY)
+            await self._reconciler.wait_applied(self._log.snapshot_index + every)
             try:
                 await self._log.save_snapshot(self._reconciler.done)
             except Exception as failure:  # noqa: BLE001 - the log stays longer than it must, nothing is lost
@@ -422,8 +482,21 @@ class Controller:
         return result.index
 
     def _on_change(self, change: Change) -> None:
-        self._reconciler.want(change.after)
-        verb = _VERBS.get(type(change.command))
+        self._reconciler.want(change.after, installed=change.installed)
+        command: Any = change.command
+        verb = None if change.command is None else _VERBS.get(type(change.command))
         if verb is not None and isinstance(change.result, Applied):
-            command: Any = change.command
             emit(20, "metadata", f"stream {verb}", namespace=command.namespace, stream=command.name)
+
+
+def _removed(change: Change) -> list[Stream]:
+    """The streams whose present partitions an entry removes."""
+    command, streams = change.command, change.before.streams
+    if isinstance(command, DeleteStream | PurgeStream):
+        return [streams[StreamKey(command.namespace, command.name)]]
+    if isinstance(command, RemovePartitions):
+        stream = streams[StreamKey(command.namespace, command.name)]
+        return [replace(stream, partitions=stream.partitions[-command.count :])]
+    if isinstance(command, DeleteNamespace):
+        return [stream for key, stream in streams.items() if key.namespace == command.name]
+    return []

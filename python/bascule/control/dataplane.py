@@ -69,6 +69,10 @@ class DataPlane(Protocol):
         """Stop, close, delete; with `at_once` without the grace period."""
         ...
 
+    def keep_partitions(self, incarnations: Sequence[int]) -> None:
+        """Stop, close, rename the files: nothing removes them but a person."""
+        ...
+
     def is_full(self) -> bool:
         """Whether writes are refused for want of space."""
         ...

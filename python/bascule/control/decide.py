@@ -7,12 +7,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 
 from bascule.metadata import (
+    DEFAULT_NAMESPACE,
     FIXED_SETTINGS,
     MAX_PARTITIONS,
     CreateStream,
     DataKey,
     DeleteStream,
     EditStream,
+    IggyTopic,
     PauseStream,
     Placement,
     PurgeStream,
@@ -42,9 +44,11 @@ class StreamRequest:
         name: name, unique in the namespace.
         subject: NATS subject, wildcards allowed; empty = none.
         queue_group: NATS queue group; empty = none.
-        partitions: how many, 1..MAX_PARTITIONS.
+        partitions: how many, 1..MAX_PARTITIONS; a client of Iggy may ask for none in a namespace of its own.
         replication_factor: replicas of each partition, 1..cluster size, or `ALL_BROKERS`.
         settings: the rest.
+        id: number within the namespace that the creator chose; `None` = the next one.
+        iggy: what a client of Iggy asks for beside.
     """
 
     namespace: str
@@ -54,6 +58,8 @@ class StreamRequest:
     partitions: int
     replication_factor: int
     settings: StreamSettings
+    id: int | None = None
+    iggy: IggyTopic | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,11 +90,20 @@ class Load:
 
 
 def create_stream(
-    state: State, request: StreamRequest, now_ns: int, data_keys: tuple[DataKey, ...] = ()
+    state: State,
+    request: StreamRequest,
+    now_ns: int,
+    data_keys: tuple[DataKey, ...] = (),
+    reachable: frozenset[str] | None = None,
 ) -> CreateStream | Rejection:
     """The command that makes the stream, with its replicas placed; checks in the order of the codes.
 
-    `data_keys`: one when the stream is encrypted.
+    Args:
+        state: the state.
+        request: what is asked for.
+        now_ns: the time.
+        data_keys: one when the stream is encrypted.
+        reachable: brokers that replicas may be placed on; `None` = all.
     """
     size = len(state.brokers)
     factor = size if request.replication_factor == ALL_BROKERS else request.replication_factor
@@ -97,6 +112,10 @@ def create_stream(
         return refusal
     if state.stream(request.namespace, request.name) is not None:
         return Rejection(RejectionCode.STREAM_EXISTS, f"stream {request.namespace}/{request.name} exists")
+    carried = {item: load for item, load in loads(state).items() if _takes_replicas(state, item, reachable)}
+    if len(carried) < factor:
+        message = f"Invalid replicationFactor {factor}, {len(carried)} of {size} brokers take replicas now"
+        return Rejection(RejectionCode.NOT_ENOUGH_BROKERS, message)
     key = StreamKey(request.namespace, request.name)
     if refused := acks_refusal(state, key, request.subject, request.partitions, request.settings):
         return Rejection(RejectionCode.INVALID, "; ".join(refused))
@@ -107,8 +126,10 @@ def create_stream(
         queue_group=request.queue_group,
         created_ns=now_ns,
         settings=request.settings,
-        placements=place(loads(state), request.partitions, factor),
+        placements=place(carried, request.partitions, factor),
         data_keys=data_keys,
+        id=request.id,
+        iggy=request.iggy,
     )
 
 
@@ -194,7 +215,11 @@ def edit_stream(
         return settings
     if refused := acks_refusal(state, stream.key, stream.subject, len(stream.partitions), settings):
         return Rejection(RejectionCode.INVALID, "; ".join(refused))
-    return None if settings == stream.settings else EditStream(namespace, name, stream.incarnation, settings)
+    return (
+        None
+        if settings == stream.settings
+        else EditStream(namespace, name, stream.incarnation, settings, stream.settings if state.level >= 2 else None)
+    )
 
 
 def _edited(settings: StreamSettings, changes: Mapping[str, object]) -> StreamSettings | Rejection:
@@ -253,7 +278,8 @@ def purge_stream(state: State, namespace: str, name: str) -> PurgeStream | Rejec
     stream = state.stream(namespace, name)
     if stream is None:
         return Rejection(RejectionCode.STREAM_NOT_FOUND, f"stream {namespace}/{name} does not exist")
-    return PurgeStream(namespace, name, stream.incarnation)
+    partitions = tuple(item.incarnation for item in stream.partitions) if state.level >= 2 else ()
+    return PurgeStream(namespace, name, stream.incarnation, partitions)
 
 
 def loads(state: State) -> dict[str, Load]:
@@ -306,8 +332,16 @@ def _partitions(state: State, target: Target) -> tuple[Stream, tuple[int, ...]] 
     return stream, tuple(sorted(set(target.partitions))) or tuple(range(len(stream.partitions)))
 
 
+def _takes_replicas(state: State, broker_id: str, reachable: frozenset[str] | None) -> bool:
+    """Whether new replicas may be placed there."""
+    broker = state.brokers[broker_id]
+    is_member = state.level < 2 or (broker.run == "confirmed" and not broker.draining and not broker.removed)
+    return is_member and (reachable is None or broker_id in reachable)
+
+
 def _check_partitions(request: StreamRequest) -> Rejection | None:
-    if request.partitions < 1:
+    is_iggy = request.iggy is not None and request.namespace != DEFAULT_NAMESPACE
+    if request.partitions < (0 if is_iggy else 1):
         return Rejection(RejectionCode.NO_PARTITIONS, "no partitions provided")
     if request.partitions > MAX_PARTITIONS:
         message = f"{request.partitions} partitions are more than the {MAX_PARTITIONS} a stream may have"

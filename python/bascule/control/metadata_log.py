@@ -14,11 +14,12 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from bascule._seam import Barrier, Committed, Failed
+from bascule._seam import Barrier, Committed, Failed, Installed
 from bascule.control.dataplane import DataPlane
 from bascule.errors import BrokerError, OutcomeUnknownError, error
 from bascule.logs import emit
 from bascule.metadata import (
+    Applied,
     Command,
     CommandError,
     Result,
@@ -32,9 +33,6 @@ from bascule.metadata import (
     initial_state,
 )
 
-SNAPSHOT_EVERY = 8192
-"""Entries between snapshots."""
-
 BARRIER_AGAIN_S = 1.0
 
 SLICE_S = 0.02
@@ -46,12 +44,15 @@ PROGRESS_S = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One applied entry: the command, the state before and after it."""
+    """One applied entry: the command (`None` = of the metadata group itself), the state before and after it. Or a
+    snapshot of another broker that was `installed`: the entries in between are not known here.
+    """
 
-    command: Command
+    command: Command | None
     before: State
     after: State
     result: Result
+    installed: bool = False
 
 
 Listener = Callable[[Change], None]
@@ -90,7 +91,8 @@ class MetadataLog:
         self._waiting: dict[int, asyncio.Future[Result]] = {}
         self._barriers: dict[int, asyncio.Future[int]] = {}
         self._outbox: list[tuple[int, bytes, int]] = []
-        self._early: deque[Committed] | None = deque()  # entries that came before the snapshot they follow
+        self._early: deque[Committed | Installed | Barrier] | None = deque()  # events that wait for a snapshot
+        self._installing: asyncio.Task[None] | None = None
         self._replay: _Replay | None = None
         self._saving = threading.Lock()
         self._closed = False
@@ -112,7 +114,8 @@ class MetadataLog:
 
         Raises:
             CorruptionError: `metadata_damaged`.
-            StateError: `data_directory_newer`: a newer version wrote the snapshot.
+            StateError: `data_directory_newer`: a newer version wrote the snapshot; `data_directory_foreign`: it is of a
+                voter of a cluster.
             UnavailableError: `metadata_stopped`: an entry could not be applied.
             OutcomeUnknownError: `metadata_timeout`: the replay took longer than `timeout_s`.
         """
@@ -192,7 +195,7 @@ class MetadataLog:
     async def save_snapshot(self, state: State) -> None:
         """Store `state`, whose consequences must have been carried out, so that the log before it may go."""
         await asyncio.to_thread(self._save, state)
-        self.snapshot_index = state.index
+        self.snapshot_index = max(self.snapshot_index, state.index)
         emit(20, "metadata.snapshot", "stored a snapshot of the metadata", index=state.index)
 
     # -- events of the data plane -----------------------------------------------------------------------------------
@@ -203,29 +206,74 @@ class MetadataLog:
         else:
             self._apply(event)
 
+    def on_installed(self, event: Installed) -> None:
+        """Replace the state by a snapshot of another broker. Entries that follow wait until it is read."""
+        if self._early is not None:
+            self._early.append(event)
+            return
+        self._early = deque([event])
+        self._installing = asyncio.create_task(self._replay_early())
+        self._installing.add_done_callback(self._on_replayed)
+
     def on_failed(self, event: Failed) -> None:
-        """Report to the proposer that its entry failed."""
-        future = self._waiting.get(event.proposal_id)
+        """Report to the proposer that its entry failed, or to all that the log has stopped for good."""
+        if not event.proposal_id:
+            self._end(error(event.code, event.message))
+            return
+        future = self._waiting.get(event.proposal_id) or self._barriers.get(event.proposal_id)
         if future is not None and not future.done():
             future.set_exception(error(event.code, event.message))
 
     def on_barrier(self, event: Barrier) -> None:
-        """Report to the waiter that its barrier is reached."""
+        """Report to the waiter that its barrier is reached, behind the entries that came before it."""
+        if self._early is not None:
+            self._early.append(event)
+            return
         future = self._barriers.get(event.barrier_id)
         if future is not None and not future.done():
             future.set_result(event.log_index)
 
     # -- inside -----------------------------------------------------------------------------------------------------
     async def _replay_early(self) -> None:
-        """Apply what came before the snapshot, a slice at a time; what comes meanwhile lines up behind it."""
+        """Handle the events that wait for a snapshot, a slice at a time; what comes meanwhile lines up behind them."""
         clock, early = asyncio.get_running_loop().time, self._early
         end = clock() + SLICE_S
+        barriers: list[Barrier] = []
         while early:
-            self._apply(early.popleft())
+            event = early.popleft()
+            if isinstance(event, Installed):
+                await self._install(event)
+            elif isinstance(event, Barrier):
+                barriers.append(event)
+            else:
+                self._apply(event)
             if clock() >= end:
                 await asyncio.sleep(0)
                 end = clock() + SLICE_S
         self._early = None
+        for barrier in barriers:
+            self.on_barrier(barrier)
+
+    def _on_replayed(self, done: asyncio.Task[None]) -> None:
+        if not done.cancelled() and isinstance(failure := done.exception(), Exception):
+            self._stop(self.state.index, failure)
+
+    async def _install(self, event: Installed) -> None:
+        index, snapshot = event
+        if self._closed or self.failed.done() or index <= self.state.index:
+            return
+        try:
+            after = await asyncio.to_thread(decode_snapshot, snapshot)
+        except SnapshotError as damage:
+            self._stop(index, damage)
+            return
+        if after.index != index:
+            self._stop(index, SnapshotError(f"the snapshot of entry {after.index} came as one of entry {index}"))
+            return
+        before, self.state = self.state, after
+        self.snapshot_index = index
+        emit(20, "metadata.snapshot", "took the metadata from a snapshot of another broker", index=index)
+        self._notify(Change(None, before, after, Applied(index), installed=True))
 
     def _save(self, state: State) -> None:
         """In a thread; one at a time, also when the wait for an earlier one was cancelled."""
@@ -242,14 +290,13 @@ class MetadataLog:
             return
         began_ns = time.perf_counter_ns()
         try:
-            command = decode_command(entry)
-            after, result = apply(before, index, command)
+            command = decode_command(entry) if entry else None
+            after, result = apply(before, index, command) if command else (before.at(index), Applied(index))
         except Exception as damage:  # noqa: BLE001 - whatever it is, continuing would break the state's determinism
             self._stop(index, damage)
             return
         self.state = after
-        for listener in self._listeners:
-            listener(Change(command, before, after, result))
+        self._notify(Change(command, before, after, result))
         self.applied += 1
         self.apply_ns += time.perf_counter_ns() - began_ns
         future = None if proposal_id is None else self._waiting.get(proposal_id)
@@ -257,6 +304,10 @@ class MetadataLog:
             future.set_result(result)
         if self._replay is not None:
             self._replay.log(index, asyncio.get_running_loop().time())
+
+    def _notify(self, change: Change) -> None:
+        for listener in self._listeners:
+            listener(change)
 
     def _flush(self) -> None:
         """Propose what gathered during this turn of the loop, at once."""
@@ -280,11 +331,16 @@ class MetadataLog:
 
     def _stop(self, index: int, cause: Exception) -> None:
         message = f"entry {index} of the metadata cannot be applied: {cause}"
-        if isinstance(cause, CommandError) and cause.newer:
+        if isinstance(cause, CommandError | SnapshotError) and cause.newer:
             message += "; start the newer version of the program that wrote it"
         stopped = error("metadata_stopped", message)
         stopped.__cause__ = cause
         emit(40, "metadata", message, index=index)
+        self._end(stopped)
+
+    def _end(self, stopped: BrokerError) -> None:
+        if self.failed.done():
+            return
         self.failed.set_result(stopped)
         for future in [*self._waiting.values(), *self._barriers.values()]:
             if not future.done():

@@ -11,9 +11,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from bascule._text import host_port
 from bascule.control.dataplane import DataPlane
-from bascule.control.reconcile import Plan, plan, reopen
+from bascule.control.reconcile import Plan, keeping, plan, reopen
 from bascule.control.specs import Defaults, group_spec, partition_spec, stream_spec
+from bascule.control.user_rights import user_spec
 from bascule.errors import UsageError
 from bascule.logs import emit
 from bascule.metadata import State
@@ -44,6 +46,7 @@ class Reconciler:
         self._broker_id = broker_id
         self._defaults = defaults
         self._wanted = start
+        self._installs = self._installs_done = 0
         self._version = 0
         self._failures: dict[int, _Failure] = {}
         self._hurried: set[int] = set()
@@ -59,9 +62,12 @@ class Reconciler:
         """What partitions get whose stream's creator did not say."""
         return self._defaults
 
-    def want(self, state: State) -> None:
-        """Make the data plane equal to `state`."""
+    def want(self, state: State, *, installed: bool = False) -> None:
+        """Make the data plane equal to `state`. `installed`: it is another broker's snapshot. What its entries deleted
+        is not known here, so until it is carried out partitions that are gone are closed and kept.
+        """
         self._wanted = state
+        self._installs += installed
         self._wake.set()
 
     async def wait_applied(self, index: int) -> None:
@@ -106,15 +112,18 @@ class Reconciler:
 
     async def _pass(self) -> None:
         """Carry out the newest wanted state, then what is due again."""
-        wanted = self._wanted
+        wanted, installs = self._wanted, self._installs
         steps = plan(self.done, wanted, self._broker_id)
+        if installs > self._installs_done:
+            steps = keeping(steps)
         if not await self._carry_out(steps):
             self._repeat_at = asyncio.get_running_loop().time() + FIRST_PAUSE_S
             return
-        self._repeat_at = None
+        self._repeat_at, self._installs_done = None, installs
+        self._forget(steps.keep)
         self._forget(steps.delete)
         self._forget(steps.close)
-        self._hurried.difference_update(steps.delete)
+        self._hurried.difference_update(steps.delete + steps.keep)
         async with self._progress:
             self.done = wanted
             self._progress.notify_all()
@@ -175,10 +184,13 @@ class Reconciler:
         if at_once:
             # First of all: what is opened next may need their space.
             self._plane.delete_partitions(at_once, at_once=True)
-        if steps.close:
+        if steps.close or steps.keep:
             # First of all no more publishes are sent there: they ask to be resumed instead.
             self._publish_view(steps)
+        if steps.close:
             self._plane.close_partitions(steps.close)
+        if steps.keep:
+            self._plane.keep_partitions(steps.keep)
         if steps.open:
             failures = self._open([partition_spec(stream, item, self._defaults) for stream, item in steps.open])
         failed = {incarnation for incarnation, _, _ in failures}
@@ -208,6 +220,11 @@ class Reconciler:
                 "removed": [*steps.removed],
                 "groups": [group_spec(item) for item in steps.groups],
                 "removed_groups": [*steps.removed_groups],
+                "namespaces": [(item.id, item.name) for item in steps.namespaces],
+                "removed_namespaces": [*steps.removed_namespaces],
+                "users": [user_spec(item) for item in steps.users],
+                "removed_users": [*steps.removed_users],
+                "brokers": [(item.id, host_port(item.host, item.port)) for item in steps.brokers],
             }
             self._plane.publish_view(self._version, json.dumps(changes).encode())
 

@@ -121,7 +121,10 @@ class Sinks:
         """
         sink = self.state.sinks.get(StreamKey(namespace, name))
         if sink is None:
-            raise rejected(RejectionCode.SINK_NOT_FOUND, f"sink {name} does not exist in namespace {namespace}")
+            raise rejected(
+                RejectionCode.SINK_NOT_FOUND,
+                f"sink {name} does not exist in namespace {namespace}: see `bascule sink list`",
+            )
         return sink
 
     def blocked(self, sink: Sink) -> dict[int, str]:

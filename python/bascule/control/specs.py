@@ -6,10 +6,11 @@ A setting that the stream leaves open takes the broker's default here, each time
 from dataclasses import dataclass
 from typing import Any
 
-from bascule.metadata import DEFAULT_NAMESPACE, Group, Partition, Stream
+from bascule.metadata import DEFAULT_NAMESPACE, Group, Partition, Stream, StreamSettings
 
 DEFAULT_CLEANER_INTERVAL_MS = 300_000
 DEFAULT_SEGMENT_BYTES = 1 << 30
+DEFAULT_HOLD_EXPIRY_MS = 3_600_000
 INTERNAL_STREAMS = frozenset({"__activity", "__cursors"})
 
 
@@ -63,6 +64,13 @@ def partition_subject(stream: Stream, number: int) -> str:
     return f"{stream.subject}.{number}"
 
 
+def hold_ms(settings: StreamSettings) -> int:
+    """Time after the last report of a query at which its hold ends, ms; 0 = the stream lets no query hold records."""
+    if settings.retention_hold_max_bytes is None:
+        return 0
+    return _first(settings.retention_hold_expiry_ms, DEFAULT_HOLD_EXPIRY_MS)
+
+
 def partition_spec(stream: Stream, partition: Partition, defaults: Defaults) -> dict[str, Any]:
     """What `open` needs to know of one partition."""
     asked = stream.settings
@@ -92,6 +100,10 @@ def partition_spec(stream: Stream, partition: Partition, defaults: Defaults) -> 
         "compact_tombstone_ms": defaults.compact_tombstone_ms,
         "compact_memory_bytes": defaults.compact_memory_bytes,
         "compact_bytes_per_second": defaults.compact_bytes_per_second,
+        "archive_wait_bytes": (asked.retention_after_archive_max_bytes or 0) if asked.retention_after_archive else 0,
+        "archived_to": partition.archived_to,
+        "hold_bytes": asked.retention_hold_max_bytes or 0,
+        "hold_ms": hold_ms(asked),
         "trimmed_to": partition.trimmed_to,
         "segment_bytes": _first(asked.segment_bytes, defaults.segment_bytes) or DEFAULT_SEGMENT_BYTES,
         "segment_age_ms": _first(asked.segment_age_ms, _first(defaults.segment_age_ms, retention_age_ms)),
@@ -100,6 +112,7 @@ def partition_spec(stream: Stream, partition: Partition, defaults: Defaults) -> 
         "readonly": partition.readonly,
         "min_isr": _first(asked.min_isr, 1 if stream.name in INTERNAL_STREAMS else defaults.min_isr),
         "in_sync": len(partition.isr),
+        "replicas": len(partition.replicas),
         "subject_partitions": len(stream.partitions) if asked.partition_by_subject else 0,
     }
 
@@ -116,6 +129,7 @@ def stream_spec(stream: Stream) -> dict[str, Any]:
         "counts_while_paused": not stream.queue_group and stream.settings.nats_acks == "off",
         "concurrency_control": stream.settings.concurrency_control,
         "resume_all": stream.resume_all,
+        "topic_groups": [(item.id, item.name, item.created) for item in stream.topic_groups],
         "partitions": [
             {
                 "number": item.number,

@@ -128,7 +128,11 @@ def difference(sink: Sink, rows: int, digest: str, offsets_hash: str) -> str | N
         return None
     hashes = {last.offsets_hash, offsets_hash}
     if len(hashes) == 2 and "" not in hashes:
-        return f"the checkpoint has other offsets for epoch {last.epoch} than it was published with"
+        return (
+            f"epoch {last.epoch} was published from another checkpoint, which planned it at another time: this one is "
+            "a copy of it or the other way round (give each query a new checkpoint and a sinkId of its own), or an "
+            "older state of it was restored"
+        )
     if rows != last.input_rows:
         return f"epoch {last.epoch} was published with {last.input_rows} rows and has {rows} now"
     if digest != last.input_digest and (offsets_hash == "" or len(hashes) > 1):
@@ -141,11 +145,23 @@ def _check_same(sink: Sink, command: PublishSink) -> None:
         raise invalid(f"epoch {command.epoch} of sink {sink.name} is published: nothing can be staged for it")
     found = difference(sink, command.input_rows, command.input_digest, command.offsets_hash)
     if found is not None and not command.accept_difference:
+        if sink.kind == "batch":
+            raise rejected(RejectionCode.SINK_REPLAY_DIFFERS, _other_result(sink, command))
         raise rejected(
             RejectionCode.SINK_REPLAY_DIFFERS,
             f"{found}: the rows of sink {sink.name} stay as they are; check the checkpoint, then set "
             "onReplayDifference=accept to continue",
         )
+
+
+def _other_result(sink: Sink, command: PublishSink) -> str:
+    """Why a batch job with a key that is known is refused; a user of batch jobs knows no epochs."""
+    stored = sink.last.input_rows if sink.last is not None else 0
+    differs = f"has {command.input_rows}" if command.input_rows != stored else "has others, or another stream for them"
+    return (
+        f"a batch write with the idempotencyKey {sink.name} stored {stored} rows, and this one {differs}: nothing was "
+        "stored; give another result a key of its own, or set onReplayDifference=accept to keep what is stored"
+    )
 
 
 def _check_content(command: PublishSink) -> None:

@@ -288,7 +288,8 @@ def find(state: State, command: Command) -> Sink:
     """The sink, if its record is the one that the command means."""
     sink = state.sinks.get(StreamKey(command.namespace, command.name))
     if sink is None or sink.id != command.id:
-        message = f"sink {command.name} does not exist in namespace {command.namespace}, or was created again"
+        what = f"sink {command.name} does not exist in namespace {command.namespace}, or was created again"
+        message = f"{what}: see `bascule sink list`"
         raise rejected(RejectionCode.SINK_NOT_FOUND, message)
     return sink
 

@@ -1,15 +1,19 @@
 """Commands: the entries of the metadata log.
 
-An entry is canonical JSON: `{"v": 1, "type": "create_stream", "body": {…}}`. `v` grows when the meaning of an existing
+An entry is canonical JSON: `{"v": 1, "type": "create_stream", "body": {…}}`, from level 2 on also with the id of its
+proposal: `"proposal": {…}`. `v` grows when the meaning of an existing
 type changes. A type, a version or a field that this program does not know was written by a newer one: reading it is an
 error that stops the node, for skipping it would let this node's state differ from the others'.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from bascule.metadata.json_codec import DecodeError, UnknownKeyError, canonical, from_plain, parse, to_plain
-from bascule.metadata.model import DataKey, StreamSettings
+from bascule.metadata.iggy import IggyTopic
+from bascule.metadata.json_codec import ADDED, DecodeError, UnknownKeyError, canonical, from_plain, parse, to_plain
+from bascule.metadata.model import LEVEL_2, DataKey, StreamSettings
+from bascule.metadata.replica_commands import REPLICA_TYPES, ReplicaCommand
+from bascule.metadata.replicas import Proposal
 from bascule.metadata.sink_commands import (
     AdvanceClock,
     DeleteSink,
@@ -21,6 +25,8 @@ from bascule.metadata.sink_commands import (
     SetSinkQuota,
     SkipSink,
 )
+from bascule.metadata.topic_commands import TOPIC_TYPES, Placement, TopicCommand
+from bascule.metadata.user_commands import USER_TYPES, UserCommand
 
 ENTRY_VERSION = 1
 MAX_ENTRY_BYTES = 1 << 20
@@ -40,14 +46,6 @@ class CommandError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Placement:
-    """Where one partition lives: broker ids, distinct, the leader among them."""
-
-    replicas: tuple[str, ...]
-    leader: str
-
-
-@dataclass(frozen=True, slots=True)
 class RegisterBroker:
     """A broker started under this address; the entry's index is its boot epoch."""
 
@@ -59,7 +57,12 @@ class RegisterBroker:
 
 @dataclass(frozen=True, slots=True)
 class CreateStream:
-    """A stream with partitions 0…n−1 where `placements` says, all replicas in sync, encrypted if it has a data key."""
+    """A stream with partitions 0…n−1 where `placements` says, all replicas in sync, encrypted if it has a data key.
+
+    Attributes:
+        id: number within the namespace that the creator chose; `None` = the next one.
+        iggy: what a client of Iggy creates it with.
+    """
 
     namespace: str
     name: str
@@ -69,6 +72,55 @@ class CreateStream:
     settings: StreamSettings
     placements: tuple[Placement, ...]
     data_keys: tuple[DataKey, ...] = ()
+    id: int | None = field(default=None, metadata=ADDED)
+    iggy: IggyTopic | None = field(default=None, metadata=ADDED)
+
+
+@dataclass(frozen=True, slots=True)
+class CreateNamespace:
+    """A namespace without streams.
+
+    Attributes:
+        id: number that the creator chose, ≥ 1; `None` = the next one.
+    """
+
+    name: str
+    created_ns: int
+    id: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteNamespace:
+    """Delete the namespace of this name and number with all its streams and their data."""
+
+    name: str
+    id: int
+
+
+@dataclass(frozen=True, slots=True)
+class CreateTopicGroup:
+    """A consumer group of Iggy's clients in the stream of this identity and incarnation.
+
+    Attributes:
+        group: its name.
+        id: number that the creator chose; `None` = the next one.
+    """
+
+    namespace: str
+    name: str
+    incarnation: int
+    group: str
+    id: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteTopicGroup:
+    """Delete the group of the stream of this identity and incarnation that the entry `created` made."""
+
+    namespace: str
+    name: str
+    incarnation: int
+    created: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,12 +194,16 @@ class SetStreamReadonly:
 class EditStream:
     """The settings of the stream of this identity and incarnation are these from now on; whether it is encrypted and
     how subjects choose partitions stays as it was created.
+
+    Attributes:
+        seen: the settings that the proposer saw; from level 2 on they have to be those of the stream, below it is None.
     """
 
     namespace: str
     name: str
     incarnation: int
     settings: StreamSettings
+    seen: StreamSettings | None = field(default=None, metadata=LEVEL_2)
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,12 +225,63 @@ class TrimPartition:
 
 
 @dataclass(frozen=True, slots=True)
-class PurgeStream:
-    """Remove all records of a stream; its partitions begin again at offset 0 as new incarnations."""
+class ArchivedEnd:
+    """An archive has every record of a partition below `end`, at most what was committed when it was proposed."""
+
+    number: int
+    incarnation: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReportArchived:
+    """Set up to where an archive has the records of partitions. Lower than before: its table was lost or rolled back.
+
+    Attributes:
+        archive: what it is called.
+        partitions: of which it is so.
+        take_over: replace another archive, and its offsets.
+    """
 
     namespace: str
     name: str
     incarnation: int
+    archive: str
+    partitions: tuple[ArchivedEnd, ...]
+    take_over: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class VoidArchived:
+    """The log of a partition ends before `archived_to`, which therefore means other records.
+
+    Attributes:
+        partition: its number.
+        partition_incarnation: its incarnation.
+        archived_to: what is void, if it is still so.
+    """
+
+    namespace: str
+    name: str
+    incarnation: int
+    partition: int
+    partition_incarnation: int
+    archived_to: int
+
+
+@dataclass(frozen=True, slots=True)
+class PurgeStream:
+    """Remove all records of a stream; its partitions begin again at offset 0 as new incarnations.
+
+    Attributes:
+        partition_incarnations: those that the proposer saw, by number; from level 2 on they have to be those of the
+            stream, below it is empty.
+    """
+
+    namespace: str
+    name: str
+    incarnation: int
+    partition_incarnations: tuple[int, ...] = field(default=(), metadata=LEVEL_2)
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,7 +340,7 @@ class SettleActivity:
     id: int
 
 
-Command: TypeAlias = (
+Plain: TypeAlias = (
     RegisterBroker
     | CreateStream
     | AddDataKey
@@ -243,6 +350,8 @@ Command: TypeAlias = (
     | SetStreamReadonly
     | EditStream
     | TrimPartition
+    | ReportArchived
+    | VoidArchived
     | PurgeStream
     | JoinGroup
     | LeaveGroup
@@ -258,9 +367,28 @@ Command: TypeAlias = (
     | SetSinkQuota
     | SetSinkOwner
     | AdvanceClock
+    | CreateNamespace
+    | DeleteNamespace
+    | CreateTopicGroup
+    | DeleteTopicGroup
+    | UserCommand
+    | TopicCommand
+    | ReplicaCommand
 )
+"""A command by itself."""
 
-_TYPES: dict[str, type[Command]] = {
+
+@dataclass(frozen=True, slots=True)
+class Proposed:
+    """A command whose repetition is answered as the first time."""
+
+    proposal: Proposal
+    command: Plain
+
+
+Command: TypeAlias = Plain | Proposed
+
+_TYPES: dict[str, type[Plain]] = {
     "register_broker": RegisterBroker,
     "create_stream": CreateStream,
     "add_data_key": AddDataKey,
@@ -270,6 +398,8 @@ _TYPES: dict[str, type[Command]] = {
     "set_stream_readonly": SetStreamReadonly,
     "edit_stream": EditStream,
     "trim_partition": TrimPartition,
+    "report_archived": ReportArchived,
+    "void_archived": VoidArchived,
     "purge_stream": PurgeStream,
     "join_group": JoinGroup,
     "leave_group": LeaveGroup,
@@ -285,6 +415,13 @@ _TYPES: dict[str, type[Command]] = {
     "set_sink_quota": SetSinkQuota,
     "set_sink_owner": SetSinkOwner,
     "advance_clock": AdvanceClock,
+    "create_namespace": CreateNamespace,
+    "delete_namespace": DeleteNamespace,
+    "create_topic_group": CreateTopicGroup,
+    "delete_topic_group": DeleteTopicGroup,
+    **USER_TYPES,
+    **TOPIC_TYPES,
+    **REPLICA_TYPES,
 }
 _NAMES = {kind: name for name, kind in _TYPES.items()}
 
@@ -296,10 +433,16 @@ def encode_command(command: Command) -> bytes:
         CommandError: longer than `MAX_ENTRY_BYTES`, or it holds what the entry cannot (an integer beyond 64 bits,
             a string that is not valid Unicode).
     """
-    body = to_plain(command)
+    plain = command.command if isinstance(command, Proposed) else command
+    body = to_plain(plain)
+    document = {"v": ENTRY_VERSION, "type": _NAMES[type(plain)], "body": body}
+    if isinstance(command, Proposed):
+        document["proposal"] = to_plain(command.proposal)
     try:
-        entry = canonical({"v": ENTRY_VERSION, "type": _NAMES[type(command)], "body": body})
-        from_plain(type(command), body)
+        entry = canonical(document)
+        from_plain(type(plain), body)
+        if isinstance(command, Proposed):
+            from_plain(Proposal, document["proposal"])
     except DecodeError as error:
         raise CommandError(str(error)) from error
     if len(entry) > MAX_ENTRY_BYTES:
@@ -318,9 +461,12 @@ def decode_command(entry: bytes) -> Command:
         version, name = document.get("v"), document.get("type")
         if not isinstance(version, int) or not isinstance(name, str):
             raise CommandError("the entry has no version or no type")
-        if version > ENTRY_VERSION or name not in _TYPES or set(document) - {"v", "type", "body"}:
+        if version > ENTRY_VERSION or name not in _TYPES or set(document) - {"v", "type", "body", "proposal"}:
             raise CommandError(f"the entry {name!r} of version {version} is not known to this version", newer=True)
-        return from_plain(_TYPES[name], document.get("body"))
+        command = from_plain(_TYPES[name], document.get("body"))
+        if "proposal" not in document:
+            return command
+        return Proposed(from_plain(Proposal, document["proposal"], "proposal."), command)
     except UnknownKeyError as error:
         raise CommandError(f"the entry has a field that is newer: {error}", newer=True) from error
     except DecodeError as error:

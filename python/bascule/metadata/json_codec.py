@@ -2,17 +2,21 @@
 
 Reading checks every type exactly (a bool is not an int) and bounds integers to 64 signed bits, so that a value
 that was read is well formed. A key that is not known means that a newer version wrote it; a missing key takes the
-field's default, so a field with a default may be added to a record that exists.
+field's default, so a field with a default may be added to a record that exists. A field whose metadata has `level` is
+written only where it differs from its default: what an older level writes keeps its bytes.
 """
 
 import json
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import MISSING, fields, is_dataclass
 from functools import cache
 from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 MIN_INT, MAX_INT = -(1 << 63), (1 << 63) - 1
+
+ADDED: Mapping[str, int] = {"level": 1}
+"""Marks a field that was added to a record of level 1, with the same effect: records without it keep their bytes."""
 
 T = TypeVar("T")
 Reader = Callable[[Any, str], Any]
@@ -57,7 +61,12 @@ def parse(document: bytes) -> dict[str, Any]:
 def to_plain(value: Any) -> Any:
     """Dataclasses as objects, tuples as lists, the rest as it is."""
     if is_dataclass(value) and not isinstance(value, type):
-        return {item.name: to_plain(getattr(value, item.name)) for item in fields(value)}
+        known = ((item, getattr(value, item.name)) for item in fields(value))
+        return {
+            item.name: to_plain(content)
+            for item, content in known
+            if "level" not in item.metadata or content != item.default
+        }
     if isinstance(value, tuple):
         return [to_plain(item) for item in cast("tuple[Any, ...]", value)]
     return value

@@ -11,13 +11,24 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal, NamedTuple, TypeAlias
 
+from bascule.metadata.iggy import IggyTopic, TopicGroup
+from bascule.metadata.json_codec import ADDED
+from bascule.metadata.replicas import Answer, Ending, Loss, Proposal, Reported, Run, Versions
 from bascule.metadata.sinks import Sink
+from bascule.metadata.users import User
+
+LEVEL_2: Mapping[str, int] = {"level": 2}
+"""Marks a field that entries of level 2 set: it is written only where it differs from its default, so that what level 1
+writes keeps its bytes."""
 
 DEFAULT_NAMESPACE = "default"
 """The namespace that Liftbridge's streams live in; it exists from the beginning."""
 
 MAX_PARTITIONS = 1000
 """Most partitions of one stream at its creation; also keeps the entry below the bound of the log."""
+
+MAX_TOPIC_PARTITIONS = 10_000
+"""Most partitions of one stream to which some are added."""
 
 MAX_SUBJECT_BYTES = 1024
 """A nats-server drops whoever sends it a control line of more than 4096 bytes; subject and queue group share one."""
@@ -39,6 +50,9 @@ FIXED_SETTINGS = frozenset({"partition_by_subject", "encryption"})
 
 MAX_NUMBER = (1 << 63) - 1
 
+MAX_NUMBERS = (1 << 32) - 2
+"""Numbers of namespaces, and of streams in one, that a creator may choose are below this."""
+
 SETTING_BOUNDS: Mapping[str, tuple[int, int]] = {
     "max_record_bytes": (1, 64 << 20),
     "retention_bytes": (0, MAX_NUMBER),
@@ -47,6 +61,9 @@ SETTING_BOUNDS: Mapping[str, tuple[int, int]] = {
     "cleaner_interval_ms": (0, MAX_NUMBER),
     "segment_bytes": (0, MAX_NUMBER),
     "segment_age_ms": (0, MAX_NUMBER),
+    "retention_after_archive_max_bytes": (1, MAX_NUMBER),
+    "retention_hold_max_bytes": (1, MAX_NUMBER),
+    "retention_hold_expiry_ms": (30_000, 7 * 86_400_000),
     "compact_parallelism": (0, MAX_NUMBER),
     "auto_pause_ms": (0, MAX_NUMBER),
     "min_isr": (0, 255),
@@ -84,7 +101,21 @@ class Broker:
         host: what clients dial.
         port: what clients dial, 0..65535.
         boot_epoch: index of the entry that registered its present run; grows with every start.
-        registered_ns: when it registered for the first time.
+        registered_ns: when it registered for the first time, or joined.
+        nonce: of its last run, 1…2^63 − 1; 0 = registered at level 1.
+        directory_id: of its data directory, made once; empty = registered at level 1.
+        confirmed: the last boot epoch that it confirmed; 0 = never.
+        run: what its last run may do.
+        peer_host: what other brokers dial; empty = none.
+        peer_port: what other brokers dial, 0..65535.
+        rack: where it stands; empty = unknown.
+        versions: the feature levels that it speaks.
+        kernel_boot_id: of the kernel, as last reported.
+        mount_id: of the file system of its data, as last reported.
+        draining: it gives up its replicas.
+        removed: it is gone; its id stays for ever.
+        raft_id: of its metadata directory in the Raft group; 0 = not in the group.
+        fenced_ns: when its last run was fenced, ns since 1970; 0 = it is not, or has never run.
     """
 
     id: str
@@ -92,6 +123,20 @@ class Broker:
     port: int
     boot_epoch: int
     registered_ns: int
+    nonce: int = field(default=0, metadata=LEVEL_2)
+    directory_id: str = field(default="", metadata=LEVEL_2)
+    confirmed: int = field(default=0, metadata=LEVEL_2)
+    run: Run = field(default="registered", metadata=LEVEL_2)
+    peer_host: str = field(default="", metadata=LEVEL_2)
+    peer_port: int = field(default=0, metadata=LEVEL_2)
+    rack: str = field(default="", metadata=LEVEL_2)
+    versions: Versions = field(default=Versions(), metadata=LEVEL_2)
+    kernel_boot_id: str = field(default="", metadata=LEVEL_2)
+    mount_id: str = field(default="", metadata=LEVEL_2)
+    draining: bool = field(default=False, metadata=LEVEL_2)
+    removed: bool = field(default=False, metadata=LEVEL_2)
+    raft_id: int = field(default=0, metadata=LEVEL_2)
+    fenced_ns: int = field(default=0, metadata=LEVEL_2)
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +180,10 @@ class StreamSettings:
         auto_pause_disable_if_subscribers: subscribers keep a partition awake.
         min_isr: in-sync replicas needed to commit.
         encryption: batches are encrypted at rest.
+        retention_after_archive: retention waits until an archive has the records.
+        retention_after_archive_max_bytes: per partition, above which it does not wait; needed for the former.
+        retention_hold_max_bytes: queries may hold records until a partition has so many; None = they may not.
+        retention_hold_expiry_ms: time after the last report of a query at which its hold ends; needs the former.
     """
 
     durability: Durability = "disk"
@@ -156,6 +205,10 @@ class StreamSettings:
     auto_pause_disable_if_subscribers: bool | None = None
     min_isr: int | None = None
     encryption: bool | None = None
+    retention_after_archive: bool | None = field(default=None, metadata=ADDED)
+    retention_after_archive_max_bytes: int | None = field(default=None, metadata=ADDED)
+    retention_hold_max_bytes: int | None = field(default=None, metadata=ADDED)
+    retention_hold_expiry_ms: int | None = field(default=None, metadata=ADDED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +235,8 @@ class Partition:
         incarnation: unique id of this creation; names the directory.
         leader: broker id; empty = none.
         leader_epoch: generation of the leader; index of the entry that chose it.
-        epoch: index of the last entry that changed leader, replicas or ISR.
+        epoch: the partition epoch: index of the last entry that changed leader, replicas or ISR; from level 2 on also
+            `eligible`, `unclean`, `unable`, `cut` or `min_isr`, or that refused a change of the ISR or a resignation.
         replicas: broker ids, the preferred leader first.
         isr: replicas close enough to lead, in the order of `replicas`.
         readonly: publishes are refused.
@@ -192,6 +246,24 @@ class Partition:
         first_readonly_ns: first change of `readonly`.
         last_readonly_ns: latest change of `readonly`.
         trimmed_to: everything below was removed on request.
+        archived_to: an archive has everything below; 0 = none has.
+        archive: the archive that reported last; empty = none did for this incarnation.
+        eligible: the members that hold everything committed.
+        unclean: replicas that may lack what was counted of them.
+        unable: replicas that cannot lead now.
+        cut: replicas whose recovery cut a torn tail.
+        ending: an ended leader that may not know it; nobody leads then.
+        volatile: members whose counted data may be in the page cache only.
+        volatile_since: index of the entry that last changed `durability` of the stream; 0 = as it was created.
+        reports: positions, at most one of each replica, while no leader can be chosen without them.
+        losses: the last ones, at most `MAX_LOSSES`.
+        tried: leaders that resigned since the high watermark last moved.
+        adding: replicas that a move adds.
+        removing: replicas that a move takes away.
+        min_isr: in-sync replicas needed to commit, 1…255; 0 = decided by the broker's configuration (level 1).
+        explicit_min_isr: somebody asked for that number.
+
+    All sets of broker ids are in the order of `replicas`, and empty at level 1.
     """
 
     number: int
@@ -208,6 +280,22 @@ class Partition:
     first_readonly_ns: int = 0
     last_readonly_ns: int = 0
     trimmed_to: int = 0
+    archived_to: int = field(default=0, metadata=ADDED)
+    archive: str = field(default="", metadata=ADDED)
+    eligible: tuple[str, ...] = field(default=(), metadata=LEVEL_2)
+    unclean: tuple[str, ...] = field(default=(), metadata=LEVEL_2)
+    unable: tuple[str, ...] = field(default=(), metadata=LEVEL_2)
+    cut: tuple[str, ...] = field(default=(), metadata=LEVEL_2)
+    ending: Ending | None = field(default=None, metadata=LEVEL_2)
+    volatile: tuple[str, ...] = field(default=(), metadata=LEVEL_2)
+    volatile_since: int = field(default=0, metadata=LEVEL_2)
+    reports: tuple[Reported, ...] = field(default=(), metadata=LEVEL_2)
+    losses: tuple[Loss, ...] = field(default=(), metadata=LEVEL_2)
+    tried: tuple[str, ...] = field(default=(), metadata=LEVEL_2)
+    adding: tuple[str, ...] = field(default=(), metadata=LEVEL_2)
+    removing: tuple[str, ...] = field(default=(), metadata=LEVEL_2)
+    min_isr: int = field(default=0, metadata=LEVEL_2)
+    explicit_min_isr: bool = field(default=False, metadata=LEVEL_2)
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,6 +314,10 @@ class Stream:
         partitions: by number.
         resume_all: a publish to any partition resumes all that are paused.
         data_keys: ascending by number; empty = batches are not encrypted.
+        compacted: compaction is on, or was at any time since level 2.
+        iggy: what a client of Iggy created it with; `None` = another protocol created it.
+        topic_groups: consumer groups of Iggy's clients, ascending by number.
+        next_group_id: number the next of them gets.
     """
 
     namespace: str
@@ -239,6 +331,10 @@ class Stream:
     partitions: tuple[Partition, ...]
     resume_all: bool = False
     data_keys: tuple[DataKey, ...] = ()
+    compacted: bool = field(default=False, metadata=LEVEL_2)
+    iggy: IggyTopic | None = field(default=None, metadata=ADDED)
+    topic_groups: tuple[TopicGroup, ...] = field(default=(), metadata=ADDED)
+    next_group_id: int = field(default=0, metadata=ADDED)
 
     @property
     def key(self) -> StreamKey:
@@ -339,6 +435,14 @@ class State:
         activity: what has yet to be written there, in order; at most `MAX_ACTIVITY`, then the oldest are forgotten.
         sinks: by identity (namespace and name).
         clock_ms: time that has passed for controllers by their monotonic clocks; never goes back.
+        cluster_id: made when the cluster was founded; empty = level 1.
+        rescues: how often a survivor was made the only voter.
+        level: feature level; entries are treated by it, never by the version of the program.
+        voters: Raft ids that should vote, ascending.
+        answers: to the last proposals that had an id, at most `MAX_ANSWERS`, the newest last.
+        answered_to: of each present run, by nonce, the highest counter that was removed from `answers`.
+        users: by name.
+        next_user_id: number the next user gets.
     """
 
     index: int = 0
@@ -351,6 +455,14 @@ class State:
     activity: tuple[Activity, ...] = ()
     sinks: Mapping[StreamKey, Sink] = field(default_factory=dict[StreamKey, Sink])
     clock_ms: int = 0
+    cluster_id: str = ""
+    rescues: int = 0
+    level: int = 1
+    voters: tuple[int, ...] = ()
+    answers: tuple[Answer, ...] = ()
+    answered_to: tuple[Proposal, ...] = ()
+    users: Mapping[str, User] = field(default_factory=dict[str, User])
+    next_user_id: int = 0
 
     def stream(self, namespace: str, name: str) -> Stream | None:
         """The stream of this identity, if it exists."""

@@ -8,12 +8,14 @@ index are equal.
 import hashlib
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from bascule.metadata.json_codec import DecodeError, UnknownKeyError, canonical, from_plain, parse, to_plain
-from bascule.metadata.model import Activity, Broker, Group, Namespace, State, Stream, StreamKey
+from bascule.metadata.json_codec import ADDED, DecodeError, UnknownKeyError, canonical, from_plain, parse, to_plain
+from bascule.metadata.model import LEVEL_2, Activity, Broker, Group, Namespace, State, Stream, StreamKey
+from bascule.metadata.replicas import MAX_LEVEL, Answer, Proposal
 from bascule.metadata.sinks import Sink
+from bascule.metadata.users import User
 
 SNAPSHOT_VERSION = 1
 _HEADER = re.compile(rb"bascule-metadata ([1-9][0-9]{0,8}) ([0-9a-f]{64})")
@@ -45,6 +47,14 @@ class _Document:
     activity: tuple[Activity, ...] = ()
     sinks: tuple[Sink, ...] = ()
     clock_ms: int = 0
+    cluster_id: str = field(default="", metadata=LEVEL_2)
+    rescues: int = field(default=0, metadata=LEVEL_2)
+    level: int = field(default=1, metadata=LEVEL_2)
+    voters: tuple[int, ...] = field(default=(), metadata=LEVEL_2)
+    answers: tuple[Answer, ...] = field(default=(), metadata=LEVEL_2)
+    answered_to: tuple[Proposal, ...] = field(default=(), metadata=LEVEL_2)
+    users: tuple[User, ...] = field(default=(), metadata=ADDED)
+    next_user_id: int = field(default=0, metadata=ADDED)
 
 
 def digest(state: State) -> str:
@@ -79,6 +89,11 @@ def decode_snapshot(snapshot: bytes) -> State:
         raise SnapshotError(f"the metadata snapshot has a field that is newer: {error}", newer=True) from error
     except DecodeError as error:
         raise SnapshotError(f"the metadata snapshot is damaged: {error}") from error
+    if not 1 <= document.level <= MAX_LEVEL:
+        raise SnapshotError(
+            f"the metadata snapshot has feature level {document.level}, and this program speaks 1 to {MAX_LEVEL}",
+            newer=document.level > MAX_LEVEL,
+        )
     return State(
         index=document.index,
         brokers={item.id: item for item in document.brokers},
@@ -90,6 +105,14 @@ def decode_snapshot(snapshot: bytes) -> State:
         activity=document.activity,
         sinks={StreamKey(item.namespace, item.name): item for item in document.sinks},
         clock_ms=document.clock_ms,
+        cluster_id=document.cluster_id,
+        rescues=document.rescues,
+        level=document.level,
+        voters=document.voters,
+        answers=document.answers,
+        answered_to=document.answered_to,
+        users={item.name: item for item in document.users},
+        next_user_id=document.next_user_id,
     )
 
 
@@ -105,6 +128,14 @@ def _body(state: State) -> bytes:
         activity=state.activity,
         sinks=_sorted(state.sinks.items()),
         clock_ms=state.clock_ms,
+        cluster_id=state.cluster_id,
+        rescues=state.rescues,
+        level=state.level,
+        voters=state.voters,
+        answers=state.answers,
+        answered_to=state.answered_to,
+        users=_sorted(state.users.items()),
+        next_user_id=state.next_user_id,
     )
     return canonical(to_plain(document))
 

@@ -37,7 +37,10 @@ class StatusError(Exception):
         message: the exact status message.
         code: code of specs/errors.toml; `None` = the usual one of the status.
         details: values that callers decide by, by name.
+        iggy_status: status of Iggy's protocol; `None` = the usual one.
     """
+
+    iggy_status: int | None = None
 
     def __init__(self, status: Status, message: str, code: str | None = None, **details: Any) -> None:
         super().__init__(message)

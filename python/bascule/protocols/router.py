@@ -91,6 +91,7 @@ class Router:
             reply = Answer(request_id, await handler(request))
         except StatusError as failure:
             reply = _rejected(request_id, failure.status, failure.message, failure.code, failure.details)
+            reply = reply._replace(iggy_status=failure.iggy_status)
         except BrokerError as failure:
             reply = _rejected(request_id, status_of(failure), str(failure), failure.code, failure.details)
         except Exception as bug:  # noqa: BLE001 - one request must not end the broker

@@ -58,6 +58,25 @@ class Access:
         message = f"The client is not authorized to call {action} on resource {shown}"
         raise AccessError("permission_denied", message, {"action": action, "resource": shown})
 
+    def check_denials(self, client: str, action: str, resource: str, peer: str) -> None:
+        """Return unless a rule denies it, for clients whose rights are not in the policy. A denial is logged.
+
+        Args:
+            client: name of the client.
+            action: one of `ACTIONS`.
+            resource: stream, group or subject of the action.
+            peer: `host:port` of the caller, for the log.
+
+        Raises:
+            AccessError: `permission_denied`.
+        """
+        if self._table is None or not self._table.denies(client, action, resource):
+            return
+        shown = resource[:SHOWN]
+        self._audit.note(client, peer, action, shown, self._table.denial(client, action, resource))
+        message = f"The client is not authorized to call {action} on resource {shown}"
+        raise AccessError("permission_denied", message, {"action": action, "resource": shown})
+
     def allows(self, client: str | None, action: str, resource: str) -> bool:
         """Whether `client` may do `action` on `resource`."""
         return self._table is None or (client is not None and self._table.allows(client, action, resource))

@@ -11,12 +11,24 @@ does not serve.
 import asyncio
 import contextlib
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from bascule._seam import Barrier, Committed, Failed, LogLine, NatsChange, PartitionChange, Request
-from bascule._text import without_credentials
+from bascule._seam import (
+    Barrier,
+    Committed,
+    Expired,
+    Failed,
+    Installed,
+    LogLine,
+    NatsChange,
+    Office,
+    PartitionChange,
+    Request,
+)
+from bascule._text import host_port, without_credentials
 from bascule.config import Settings, contradictions
+from bascule.config.listening import parse_address
 from bascule.control import (
     Controller,
     EventPump,
@@ -29,17 +41,21 @@ from bascule.control import (
     incarnations,
 )
 from bascule.control.activity import ActivityWriter
+from bascule.control.archives import ARCHIVE_VOID, Archives
 from bascule.control.autopause import AutoPause
+from bascule.control.queries import Queries
 from bascule.control.sinks import SINK_REPORTS, Sinks
 from bascule.engine import Engine
 from bascule.errors import BrokerError, error
 from bascule.logs import emit, style_of
 from bascule.metadata import State
-from bascule.protocols.admin import AdminService
+from bascule.protocols.admin import AdminService, Managed
+from bascule.protocols.iggy import IggyAdmin
 from bascule.protocols.liftbridge import CreationGuard, LiftbridgeAdmin, reserved_streams
 from bascule.protocols.liftbridge.activity import CODEC
 from bascule.protocols.router import Handler, Router
-from bascule.server import engine_config, reports
+from bascule.server import engine_config, iggy, reports
+from bascule.server.cluster import FOREVER_S, Cluster, refuse_unsafe
 from bascule.server.nats_access import nats_settings
 from bascule.server.nats_child import NatsChild
 from bascule.server.security import Security
@@ -64,6 +80,9 @@ class Broker:
         settings: the settings of the broker.
         address: advertised `host:port`; empty before the port is bound.
         http_address: `host:port` of probes and metrics; empty = none.
+        iggy_address: `host:port` of the listener for Iggy's clients; empty = none.
+        iggy_http_address: the same of those that speak HTTP.
+        show_password: called with the generated password of Iggy's first user.
         nats_problem: why NATS was not connected when the broker was ready; empty = it was.
         nats_url: URL of its own nats-server, else of the first configured server, without credentials.
         ready_seconds: duration of `start`; 0 before it.
@@ -80,6 +99,9 @@ class Broker:
         self._watch = watch
         self.address = ""
         self.http_address = ""
+        self.iggy_address = ""
+        self.iggy_http_address = ""
+        self.show_password: Callable[[str], None] = iggy.print_password
         self.nats_problem = ""
         self.nats_url = "" if settings.nats.standalone else without_credentials(settings.nats.servers[0])
         self.ready_seconds = 0.0
@@ -93,6 +115,9 @@ class Broker:
         self._groups: Groups | None = None
         self._security: Security | None = None
         self._sinks: Sinks | None = None
+        self._archives: Archives | None = None
+        self._iggy: IggyAdmin | None = None
+        self._cluster: Cluster | None = None
         self._failed: asyncio.Future[BrokerError] | None = None
         self._supervisor = Supervisor(self._fail)
 
@@ -184,8 +209,7 @@ class Broker:
         engine = await self._lock(identity)
         self._start_watch(engine)
         port = await asyncio.to_thread(engine.bind, settings.broker.host, settings.broker.port)
-        host, port = engine_config.advertised(settings, port)
-        self.address = _joined(host, port)
+        self.address = host_port(*engine_config.advertised(settings, port))
         self._serve_http(engine)
         engine.set_stage("reading certificates and policy")
         self._security = security = Security(settings, engine)
@@ -199,41 +223,89 @@ class Broker:
         self._controller = controller = Controller(engine, log, reconciler, identity)
         self._groups = groups = Groups(controller, engine_config.group_timeouts(settings))
         self._sinks = sinks = Sinks(controller, engine, most_of_owner=settings.limits.sinks_per_client)
-        self._router = router = Router(engine, self._handlers(controller, groups, sinks, security))
+        self._archives = archives = Archives(controller)
+        queries = Queries(controller, engine, engine_config.query_bounds(settings))
+        handlers = self._handlers(controller, groups, Managed(sinks, queries, archives), security)
+        if settings.cluster.peers:
+            self._cluster = Cluster(settings, engine, identity)
+            controller.rules = self._cluster.rules
+            handlers = refuse_unsafe(handlers)
+        self._router = router = Router(engine, handlers)
         self._start_pump(engine, log, router)
-        engine.set_stage("replaying the metadata log")
-        await controller.replay(REPLAY_S)
+        engine.set_stage("waiting for a majority of the brokers" if self._cluster else "replaying the metadata log")
+        await controller.replay(FOREVER_S if self._cluster else REPLAY_S)
         sinks.start()
         engine.set_stage("connecting to NATS")
         await self._connect_nats(engine)
         engine.set_stage("opening partitions")
-        self._supervisor.start("reconciler", reconciler.run)
-        await controller.register_broker(host, port, REGISTER_S)
-        await controller.rotate_data_keys(settings.encryption.current_key, REGISTER_S)
-        await reconciler.wait_applied(log.state.index)
-        await self._prepare(controller, engine)
-        self._supervisor.start("snapshots", controller.keep_snapshots)
-        scrub = settings.scrub
-        if scrub.period_ms and scrub.rate_bytes:
-            scrubber = Scrubber(
-                engine, lambda: incarnations(log.state), period_ms=scrub.period_ms, bytes_per_second=scrub.rate_bytes
-            )
-            self._supervisor.start("scrub", scrubber.run)
-        self._supervisor.start("sinks", sinks.run)
-        self._supervisor.start("links", sinks.keep_linking)
+        if self._cluster is None:
+            await self._begin_alone(controller, reconciler, engine, port)
+            self._supervisor.start("queries", queries.run)
+            self._supervisor.start("archives", archives.run)
+            self._supervisor.start("sinks", sinks.run)
+            self._supervisor.start("links", sinks.keep_linking)
+        else:
+            await self._enter(self._cluster, controller, reconciler)
+            self._supervisor.start("office", self._cluster.office(controller, log, sinks.run, sinks.keep_linking).run)
+        self._supervisor.start("snapshots", lambda: controller.keep_snapshots(settings.cluster.snapshot_entries))
+        self._start_scrub(engine, log)
         self._supervisor.start("auto-pause", AutoPause(controller, engine_config.auto_pause(settings)).run)
         groups.start()
+        await self._listen(engine)
+
+    async def _listen(self, engine: Engine) -> None:
+        """Take calls."""
         # Before clients can connect, so that no call is rejected because the broker is starting.
         engine.set_serving(True)
         await asyncio.to_thread(engine.listen)
+        await self._serve_iggy(engine)
 
-    def _handlers(self, controller: Controller, groups: Groups, sinks: Sinks, security: Security) -> dict[str, Handler]:
+    async def _begin_alone(self, controller: Controller, reconciler: Reconciler, engine: Engine, bound: int) -> None:
+        """Begin to serve as a broker without a cluster."""
+        self._supervisor.start("reconciler", reconciler.run)
+        host, port = engine_config.advertised(self.settings, bound)
+        await controller.register_broker(host, port, REGISTER_S)
+        await controller.rotate_data_keys(self.settings.encryption.current_key, REGISTER_S)
+        await controller.settle()
+        await self._prepare(controller, engine)
+
+    async def _enter(self, cluster: Cluster, controller: Controller, reconciler: Reconciler) -> None:
+        """Become a broker of the cluster: what it led in an earlier run is open before it is led again."""
+        host, port = parse_address(self.address)
+        cluster.follow(controller)
+        membership = cluster.membership(controller, host, port)
+        controller.follow(membership.on_state)
+
+        async def carried_out() -> None:
+            await reconciler.wait_applied(controller.state.index)
+
+        await membership.register()
+        cluster.begin_roles(controller)
+        self._supervisor.start("reconciler", reconciler.run)
+        await controller.settle()
+        await membership.enter(carried_out)
+        await carried_out()
+        self._supervisor.start("membership", lambda: membership.keep(carried_out))
+
+    def _handlers(
+        self, controller: Controller, groups: Groups, managed: Managed, security: Security
+    ) -> dict[str, Handler]:
         """The handlers of all methods that the control plane answers."""
         creation_guard = CreationGuard(self.settings.broker.namespace, engine_config.bounds(self.settings))
         creating = engine_config.stream_settings(self.settings)
         liftbridge = LiftbridgeAdmin(controller, groups, creating, security.access, creation_guard)
-        admin = AdminService(sinks, creating, security.access, creation_guard)
-        return {**liftbridge.handlers(), **admin.handlers()}
+        if self.settings.iggy.address is not None:
+            self._iggy = IggyAdmin(
+                controller,
+                creating,
+                creation_guard,
+                self.settings.data_dir,
+                security.access,
+                tokens_per_user=self.settings.iggy.tokens_per_user,
+            )
+        admin = AdminService(managed, creating, security.access, creation_guard, self._iggy)
+        iggys = self._iggy.handlers() if self._iggy is not None else {}
+        return {**liftbridge.handlers(), **admin.handlers(), **iggys}
 
     async def _prepare(self, controller: Controller, engine: Engine) -> None:
         """Create the internal streams of the broker."""
@@ -277,8 +349,24 @@ class Broker:
             message = f"probes and metrics are not served: {failure}; set http.listen to another address, or to off"
             emit(30, "http", message, listen=self.settings.http.listen, code=failure.code)
             return
-        self.http_address = _joined(host, port)
+        self.http_address = host_port(host, port)
         emit(20, "http", "probes and metrics are served", address=self.http_address)
+
+    async def _serve_iggy(self, engine: Engine) -> None:
+        """Serve Iggy's clients, if they are to be. A failure ends the start: their owner has asked for it."""
+        if self._iggy is not None:
+            password = await asyncio.to_thread(iggy.root_password, self.settings)
+            self.iggy_address = await iggy.serve(self.settings, engine, self._iggy, password, self.show_password)
+            self.iggy_http_address = await asyncio.to_thread(iggy.serve_http, self.settings, engine)
+
+    def _start_scrub(self, engine: Engine, log: MetadataLog) -> None:
+        """Scrub regularly, unless that is off."""
+        scrub = self.settings.scrub
+        if scrub.period_ms and scrub.rate_bytes:
+            scrubber = Scrubber(
+                engine, lambda: incarnations(log.state), period_ms=scrub.period_ms, bytes_per_second=scrub.rate_bytes
+            )
+            self._supervisor.start("scrub", scrubber.run)
 
     def _start_watch(self, engine: Engine) -> None:
         """Start the watchdog of the data plane, which detects a blocked event loop."""
@@ -307,8 +395,11 @@ class Broker:
         handlers = {
             Request: router.on_request,
             Committed: log.on_committed,
+            Installed: log.on_installed,
             Failed: log.on_failed,
             Barrier: log.on_barrier,
+            Office: self._on_office,
+            Expired: self._on_expired,
             PartitionChange: self._on_partition,
             NatsChange: reports.on_nats,
             LogLine: reports.on_log,
@@ -316,10 +407,20 @@ class Broker:
         self._pump = EventPump(engine, handlers, reports.on_error)
         self._supervisor.start(EVENTS, self._pump.run)
 
+    def _on_office(self, event: Office) -> None:
+        if self._cluster is not None:
+            self._cluster.on_office(event)
+
+    def _on_expired(self, event: Expired) -> None:
+        if self._cluster is not None:
+            self._cluster.on_expired(event)
+
     def _on_partition(self, event: PartitionChange) -> None:
         if event.change in SINK_REPORTS and self._sinks is not None:
             self._sinks.report(event)
         else:
+            if event.change == ARCHIVE_VOID and self._archives is not None:
+                self._archives.void(event)
             reports.on_partition(event)
 
     async def _connect_nats(self, engine: Engine) -> None:
@@ -366,7 +467,3 @@ _LASTING = frozenset({"settings", "login_refused", "tls_failed"})
 
 def _is_settled(nats: Mapping[str, Any]) -> bool:
     return nats["state"] == "connected" or nats["reason"] in _LASTING
-
-
-def _joined(host: str, port: int) -> str:
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -16,6 +16,8 @@ from bascule.metadata import StreamSettings
 from bascule.protocols.liftbridge import Bounds
 
 ID_LENGTH = 22
+CONTROL_LIMITS = ("sinks_per_client", "queries", "queries_per_client")
+"""Limits that the control plane applies."""
 _ID_LETTERS = string.ascii_letters + string.digits
 _ANY = frozenset({"", "0.0.0.0", "::"})  # noqa: S104 - compared, not bound
 MANIFEST = "bascule.json"
@@ -57,13 +59,29 @@ def engine_settings(settings: Settings, identity: str) -> dict[str, Any]:
         "broker_id": identity,
         "runtime_threads": settings.broker.runtime_threads or max(1, len(os.sched_getaffinity(0)) // 2),
         "namespace": settings.broker.namespace,
-        "limits": settings.limits.model_dump(exclude={*Bounds.__dataclass_fields__, "sinks_per_client"}),
+        "limits": settings.limits.model_dump(exclude={*Bounds.__dataclass_fields__, *CONTROL_LIMITS}),
         "encryption": {
             "keys": {name: str(file.absolute()) for name, file in settings.encryption.keys.items()},
             "environment": {ENVIRONMENT_KEY_ID: ENVIRONMENT_KEY},
             "current": settings.encryption.current_key,
         },
+        "cluster": _cluster(settings, identity),
     }
+
+
+def _cluster(settings: Settings, identity: str) -> dict[str, Any] | None:
+    """What the data plane needs to be one of several brokers; `None` = it is alone."""
+    cluster, tls = settings.cluster, settings.cluster.tls
+    if not cluster.peers:
+        return None
+    files = {"certificate": tls.certificate_file, "key": tls.key_file, "authorities": tls.ca_file}
+    shown = {name: str(file.absolute()) for name, file in files.items() if file is not None}
+    return {"listen": cluster.peer_listen or cluster.peers[identity], "peers": cluster.peers, "tls": shown or None}
+
+
+def query_bounds(settings: Settings) -> tuple[int, int]:
+    """Maximum numbers of queries that report, and of those of one client."""
+    return settings.limits.queries, settings.limits.queries_per_client
 
 
 def bounds(settings: Settings) -> Bounds:

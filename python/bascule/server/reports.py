@@ -8,6 +8,9 @@ from bascule.control import MetadataLog
 from bascule.logs import emit, written
 
 _PARTITION_LEVELS = {
+    "archive_void": 40,
+    "unarchived": 40,
+    "unread": 40,
     "compacted": 20,
     "damaged": 40,
     "failed": 40,

@@ -45,6 +45,8 @@ class InProcessBroker(RunningBroker):
             "address": running.address,
             "nats_url": running.nats_url,
             "http_address": running.http_address,
+            "iggy_address": running.iggy_address,
+            "iggy_http_address": running.iggy_http_address,
             "ready_seconds": running.ready_seconds,
         }
 

@@ -50,6 +50,16 @@ class RunningBroker(ABC):
         return str(self._ready["http_address"])
 
     @property
+    def iggy_address(self) -> str:
+        """`host:port` of the listener for Iggy's clients; empty without `iggy.listen`."""
+        return str(self._ready["iggy_address"])
+
+    @property
+    def iggy_http_address(self) -> str:
+        """The same of clients that speak HTTP; empty without `iggy.http_listen`."""
+        return str(self._ready["iggy_http_address"])
+
+    @property
     def ready_seconds(self) -> float:
         """Duration of the last start, as measured by the broker."""
         return float(self._ready["ready_seconds"])

@@ -72,15 +72,20 @@ def plan(file: JobFile, *, mode: Mode = None, output: Output = OutputFormat.TABL
 
 @app.command()
 def validate(file: JobFile, output: Output = OutputFormat.TABLE) -> None:
-    """Check a job file without Spark, broker or registry; `plan` checks more.
+    """Check a job file without Spark, broker or registry: its keys and values. It does not parse SQL, that of
+    expectations included; `unchecked` in the result lists what only `plan` checks.
 
     Examples:
         bascule pipeline validate -f job.yaml
 
         bascule pipeline validate -f job.yaml --output json
     """
+    from bascule.pipeline.model.decoders import Decode  # noqa: PLC0415 - as in `run`
+
     job = _job(file, None)
-    render(JobChecked(job.name, job.mode, [target.place for target in job.targets]), output)
+    parts = {"sql": job.sql is not None, "expectations": job.expectations.listed(), "schemas": job.decode != Decode()}
+    unchecked = ["streams", "tables", *(name for name, is_there in parts.items() if is_there)]
+    render(JobChecked(job.name, job.mode, [target.place for target in job.targets], unchecked), output)
 
 
 @app.command()

@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, TypeAlias
+from typing import Annotated, Any, BinaryIO, Final, Literal, TypeAlias
 
 import typer
 
@@ -56,7 +56,26 @@ class Kept(StrEnum):
     TIME = "time"
 
 
-File = Annotated[Path | None, typer.Option("--file", "-f", exists=True, dir_okay=False, help="Read records from it.")]
+_STANDARD_INPUT: Final = Path("-")
+
+
+def _as_input(text: str) -> Path:
+    """A file that exists, or `-`."""
+    file = Path(text)  # Typer's own `allow_dash` does not work for paths
+    if file != _STANDARD_INPUT:
+        if not file.exists():
+            raise typer.BadParameter(f"file {text!r} does not exist.")
+        if file.is_dir():
+            raise typer.BadParameter(f"file {text!r} is a directory.")
+    return file
+
+
+File = Annotated[
+    Path | None,
+    typer.Option(
+        "--file", "-f", parser=_as_input, metavar="PATH", help="Read records from it; - stands for standard input."
+    ),
+]
 Form = Annotated[
     InputFormat,
     typer.Option(
@@ -131,12 +150,7 @@ def produce(
         client = stack.enter_context(connection.open())
         count = len(client.get_stream(stream).partitions)
         choice = _choice(stream, count, partition, partition_by)
-        if values:
-            batches = of_arguments(values, source)
-        else:
-            if file is None and sys.stdin.isatty():
-                sys.stderr.write("records, one a line; end with Ctrl-D\n")
-            batches = items(stack.enter_context(file.open("rb")) if file else sys.stdin.buffer, source)
+        batches = of_arguments(values, source) if values else items(_input(file, stack), source)
         publishing = _Publishing(client, stream, ack.value, Pace(rate), choice, count, dry_run=dry_run)
         publishing.run(batches)
     is_one = partition is not None or (partition_by is None and count == 1)
@@ -276,6 +290,15 @@ def _choice(stream: str, count: int, partition: int | None, by: PartitionBy | No
 
 _DOCUMENTS: Final = frozenset({InputFormat.NDJSON, InputFormat.JSON, InputFormat.CSV})
 _SEPARABLE: Final = frozenset({InputFormat.TEXT, InputFormat.BASE64, InputFormat.HEX})
+
+
+def _input(file: Path | None, stack: ExitStack) -> BinaryIO:
+    """The file, which `stack` closes, or standard input."""
+    if file is not None and file != _STANDARD_INPUT:
+        return stack.enter_context(file.open("rb"))
+    if sys.stdin.isatty():
+        sys.stderr.write("records, one a line; end with Ctrl-D\n")
+    return sys.stdin.buffer
 
 
 def _check(

@@ -139,11 +139,15 @@ def _greeting(url: str, broker: "Broker") -> Sequence[str]:
     # as found by another terminal, which may have another environment
     program = "bascule" if shutil.which("bascule") else Path(sys.executable).with_name("bascule")
     http = [f"  Probes and metrics        http://{broker.http_address}/metrics"] if broker.http_address else []
+    iggy = [f"  Iggy                      {broker.iggy_address}"] if broker.iggy_address else []
+    iggy_http = [f"  Iggy over HTTP            {broker.iggy_http_address}"] if broker.iggy_http_address else []
     return (
         f"bascule is ready after {broker.ready_seconds:.2f} s; stop it with Ctrl-C",
         f"  Liftbridge, Arrow Flight  {broker.address}",
         f"  NATS                      {broker.nats_url}{f' ({broker.nats_problem})' if broker.nats_problem else ''}",
         *http,
+        *iggy,
+        *iggy_http,
         "",
         "Three commands to try in another terminal:",
         f"  {program} stream create hello --subject 'hello.>' --url {url}",
@@ -162,6 +166,8 @@ def write_ready_file(file: Path, broker: "Broker") -> None:
         "address": broker.address,
         "nats_url": broker.nats_url,
         "http_address": broker.http_address,
+        "iggy_address": broker.iggy_address,
+        "iggy_http_address": broker.iggy_http_address,
         "pid": os.getpid(),
         "ready_seconds": round(broker.ready_seconds, 3),
     }

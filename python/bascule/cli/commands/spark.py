@@ -1,4 +1,4 @@
-"""`bascule spark`: what Spark needs on this machine, and tables for its SQL."""
+"""`bascule spark`: what Spark needs on this machine, tables for its SQL, replays, and declarative pipelines."""
 
 # ruff: noqa: PLR0913, PLR0917 (a command has its options as parameters)
 import re
@@ -8,8 +8,10 @@ from typing import Annotated, Final
 import typer
 
 from bascule.cli.command_group import Commands
+from bascule.cli.commands.spark_project import init, run
+from bascule.cli.commands.spark_replay import copy, redrive, replay
 from bascule.cli.connection import Connection, connected
-from bascule.cli.options import Output
+from bascule.cli.options import Output, pairs
 from bascule.cli.render.output import OutputFormat, render
 from bascule.errors import UsageError
 
@@ -18,7 +20,9 @@ __all__ = ["app"]
 FAILED: Final = 1
 """Exit code when a check has failed."""
 
-app: Final = Commands(help="Check what Spark needs, and print tables for its SQL.")
+app: Final = Commands(
+    help="Check what Spark needs, print tables for its SQL, replay archives, and run declarative pipelines."
+)
 
 
 @app.command("doctor")
@@ -39,7 +43,7 @@ def doctor(
     from bascule.spark.machine_checks import doctor as check  # noqa: PLC0415 (imports what other commands do not need)
     from bascule.spark.machine_checks import started  # noqa: PLC0415 (as above)
 
-    findings = check(address=_spark_address(connection.url), master=master)
+    findings = check(address=connection.spark_address, master=master)
     if start:
         findings = started(findings, master)
     render(findings, output)
@@ -73,11 +77,11 @@ def ddl(
         wanted = re.compile(pattern)
     except re.error as cause:
         raise UsageError("invalid_argument", f"--pattern {pattern!r} is not a regular expression: {cause}") from None
-    options = {"address": _spark_address(connection.url), **_pairs("--option", option)}
+    options = {"address": connection.spark_address, **pairs("--option", option)}
     with connection.open() as client:
         streams = [stream.name for stream in client.list_streams()]
     chosen = sorted(name for name in streams if wanted.fullmatch(name) and not name.startswith("__"))
-    statements = table_statements(chosen, options, database=database, tables=_pairs("--table", table))
+    statements = table_statements(chosen, options, database=database, tables=pairs("--table", table))
     if output is not OutputFormat.TABLE:
         render(statements, output)
     elif statements:
@@ -86,20 +90,8 @@ def ddl(
         sys.stderr.write("no stream matches\n")
 
 
-def _pairs(option: str, given: list[str] | None) -> dict[str, str]:
-    pairs: dict[str, str] = {}
-    for text in given or []:
-        name, equals, value = text.partition("=")
-        if not name or not equals:
-            raise UsageError("invalid_argument", f"{option} {text!r}: it must be NAME=VALUE")
-        if name in pairs:
-            raise UsageError("invalid_argument", f"{option} gives {name} twice")
-        pairs[name] = value
-    return pairs
-
-
-def _spark_address(url: str) -> str:
-    """The option `address` for the URL of a connection: its first broker."""
-    scheme, separator, rest = url.rpartition("://")
-    brokers, question, query = rest.partition("?")
-    return f"{scheme}{separator}{brokers.split(',')[0]}{question}{query}"
+app.command("replay")(replay)
+app.command("copy")(copy)
+app.command("redrive")(redrive)
+app.command("init")(init)
+app.command("run")(run)

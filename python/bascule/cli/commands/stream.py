@@ -98,16 +98,23 @@ def _there(client: Client, name: str) -> StreamRow | None:
 
 @app.command("list")
 @connected()
-def list_all(connection: Connection, output: Output = OutputFormat.TABLE) -> None:
-    """List all streams.
+def list_all(
+    connection: Connection,
+    *,
+    namespace: Annotated[
+        str, typer.Option("--namespace", help="Namespace of the streams: a stream of Iggy's clients, or default.")
+    ] = "default",
+    output: Output = OutputFormat.TABLE,
+) -> None:
+    """List all streams of a namespace.
 
     Examples:
         bascule stream list
 
-        bascule stream list --output json
+        bascule stream list --namespace default --output json
     """
     with connection.open() as client:
-        render([StreamRow.of(stream) for stream in client.list_streams()], output)
+        render([StreamRow.of(stream) for stream in client.list_streams(namespace=namespace)], output)
 
 
 @app.command()

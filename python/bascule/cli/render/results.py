@@ -50,6 +50,8 @@ class JobChecked:
     job: str
     mode: str
     targets: list[str]
+    unchecked: list[str]
+    """Parts of the file that need Spark, a broker or a registry to be checked: `bascule pipeline plan` checks them."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -102,7 +102,8 @@ def awaited(
 
     @wraps(method)
     async def call(self: AsyncWrapper[S], /, *arguments: P.args, **named: P.kwargs) -> T:
-        return await self._run(method, self._blocking, *arguments, **named)  # pyright: ignore[reportPrivateUsage]
+        own: Callable[P, T] = getattr(self._blocking, method.__name__)  # pyright: ignore[reportPrivateUsage]
+        return await self._run(own, *arguments, **named)  # pyright: ignore[reportPrivateUsage]
 
     return call
 
@@ -114,7 +115,8 @@ def adapted(
 
     @wraps(method)
     def call(self: AsyncWrapper[S], /, *arguments: P.args, **named: P.kwargs) -> U:
-        return wrapper(method(self._blocking, *arguments, **named))  # pyright: ignore[reportPrivateUsage]
+        own: Callable[P, T] = getattr(self._blocking, method.__name__)  # pyright: ignore[reportPrivateUsage]
+        return wrapper(own(*arguments, **named))
 
     call.__doc__ = documentation
     call.__annotations__ = {**method.__annotations__, "return": wrapper}

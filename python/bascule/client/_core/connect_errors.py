@@ -7,8 +7,8 @@ from bascule.errors import BrokerError, error
 
 __all__ = ["explained", "is_absent"]
 
-_NOT_PLAIN: Final = ("frame with invalid size", "FRAME_SIZE_ERROR")
-"""Errors that a plain-text client gets from a broker with TLS."""
+_NOT_PLAIN: Final = ("frame with invalid size", "FRAME_SIZE_ERROR", "stream closed because of a broken pipe")
+"""Errors that a plain-text client gets from a broker with TLS, from a NATS server or from a web server."""
 
 _NOT_TLS: Final = ("reset by peer", "InvalidContentType", "corrupt message", "handshake eof")
 """Errors that a TLS client gets from a broker without TLS."""
@@ -42,7 +42,7 @@ def explained(failure: BrokerError, *, protected: bool) -> BrokerError:
     # layers of the network stack repeat each other
     reason = ": ".join(part for part, _ in groupby(str(failure).split(": ")) if part != "transport error")
     if not protected and any(sign in reason for sign in _NOT_PLAIN):
-        remedy = "if the broker has TLS, the URL begins with bascules://"
+        remedy = "check that this is the broker's gRPC port; if the broker has TLS, the URL begins with bascules://"
     elif protected and any(sign in reason for sign in _NOT_TLS):
         remedy = "if the broker has no TLS, the URL begins with liftbridge://"
     elif any(sign in reason for sign in _ABSENT):

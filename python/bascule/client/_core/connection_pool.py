@@ -106,16 +106,16 @@ class ConnectionPool:
                     self._connected(address, deadline)  # on failure the next address is tried
             except BrokerError as failure:
                 if failure.code == "deadline_exceeded" and reasons:
-                    raise self._unreached(list(reasons.values())) from failure
+                    raise self._unreached(list(reasons.values())) from None
                 if failure.code not in _AGAIN:
-                    raise self._explained(failure) from failure.__cause__
+                    raise self._explained(failure) from None
                 reasons[address] = failure
             else:
                 return
             nobody = len(reasons) == len(set(self._addresses)) and all(map(is_absent, reasons.values()))
             wait = next(pauses) if tries >= len(self._addresses) else 0.0
             if (nobody and not self._wait) or deadline.left <= wait:
-                raise self._unreached(list(reasons.values())) from reasons[address]
+                raise self._unreached(list(reasons.values()))
             self._back_off(wait)
 
     def run(
@@ -154,13 +154,13 @@ class ConnectionPool:
                     return attempt(native, deadline.left_ms())
             except BrokerError as failure:
                 if failure.code == "deadline_exceeded" and last is not None:
-                    raise self._explained(last) from failure  # the reason for the retries says more than the deadline
+                    raise self._explained(last) from None  # the reason for the retries says more than the deadline
                 last = failure
                 if failure.code in _MISSING:
                     self._routes = Routes()  # the partition may have moved
                 wait = next(pauses)
                 if not may_try_again(failure, repeatable=repeatable) or deadline.left <= wait:
-                    raise self._explained(failure) from failure.__cause__
+                    raise self._explained(failure) from None
                 if failure.code == "not_leader" and self._has_route(place, address, deadline):
                     continue
                 if native is not None and failure.code in _RECONNECT | _LOST:

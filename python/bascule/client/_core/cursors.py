@@ -88,7 +88,7 @@ def partitions(pool: ConnectionPool, deadline: Deadline) -> list[int]:
     try:
         (stream,) = requests.read_streams(answer)
     except BrokerError as failure:
-        raise error("failed_precondition", _HOW_ON, failure.details) from failure
+        raise error("failed_precondition", _HOW_ON, failure.details) from None
     return [partition.number for partition in stream.partitions]
 
 
@@ -99,4 +99,4 @@ def _explaining() -> Generator[None]:
     except BrokerError as failure:
         if str(failure) != _OFF:
             raise
-        raise error("failed_precondition", _HOW_ON, failure.details) from failure
+        raise error("failed_precondition", _HOW_ON, failure.details) from None

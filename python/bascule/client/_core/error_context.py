@@ -47,7 +47,7 @@ def error_context(
             better = _better(pool, failure, stream, partition, subject)
         if better is None:
             raise
-        raise better from failure
+        raise better from None
 
 
 def _better(

@@ -200,7 +200,7 @@ class Membership:
         if failure.code == "stream_not_found":
             names = ", ".join(f'"{stream}"' for stream in self._streams)
             sentence = f"not all of the streams {names} exist: create them, or see bascule stream list"
-            raise error("stream_not_found", sentence, failure.details) from failure
+            raise error("stream_not_found", sentence, failure.details) from None
         if failure.reason != "already_member":
             raise failure
         if replace:
@@ -211,7 +211,7 @@ class Membership:
                 f'consumer "{self.consumer}" is a member of group "{self._group}" already: choose another id, or wait '
                 "until a dead member is expelled"
             )
-            raise error("failed_precondition", sentence, failure.details) from failure
+            raise error("failed_precondition", sentence, failure.details) from None
         return replace
 
     # -- the thread -------------------------------------------------------------------------------------------------

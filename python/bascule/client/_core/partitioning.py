@@ -105,5 +105,5 @@ class Partitioning:
             if failure.code != "permission_denied":
                 raise
             text = f"{failure}: the number of partitions is not known: name a partition, or allow FetchMetadata"
-            raise error(failure.code, text, failure.details) from failure
+            raise error(failure.code, text, failure.details) from None
         return max((len(item.partitions) for item in found), default=1) or 1

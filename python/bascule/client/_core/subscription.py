@@ -266,7 +266,7 @@ class Subscription:
             if failure.code == "end_of_stream" or failure.reason == "empty_range":
                 return None
             is_paused = failure.reason == "paused" and not options.resume
-            raise (self._paused() if is_paused else failure) from failure.__cause__
+            raise (self._paused() if is_paused else failure) from None
 
     def _begin(self, native: engine.Subscription) -> None:
         if native.start is not None and self._start != "earliest":

@@ -1,4 +1,4 @@
-"""FetchStreamDetails, FetchGroupDetails and FetchBrokerDetails.
+"""FetchStreamDetails, FetchStreams, FetchGroupDetails, FetchBrokerDetails and FetchClusterStatus.
 
 Data that Liftbridge's metadata lacks: settings, sizes, damage, members. Sizes are of partitions open on this broker.
 """
@@ -8,20 +8,23 @@ from importlib.metadata import version
 from typing import Any
 
 from bascule._admin_pb import message
+from bascule._text import host_port
 from bascule.control import Controller
 from bascule.control.controller import PartitionStatus
-from bascule.metadata import DEFAULT_NAMESPACE, Group, Partition, Stream
+from bascule.metadata import DEFAULT_NAMESPACE, Broker, Group, Partition, Stream
 from bascule.metadata.json_codec import to_plain
 from bascule.protocols.admin.requests import MethodHandler
 from bascule.protocols.admin.settings import settings_message
 from bascule.protocols.grpc_status import Status, StatusError
 from bascule.protocols.liftbridge.messages import check_count
-from bascule.protocols.liftbridge.metadata import MAX_ANSWER_BYTES, MAX_NAMES
+from bascule.protocols.liftbridge.metadata import MAX_ANSWER_BYTES, MAX_NAMES, open_incarnations, shown_stream
 from bascule.protocols.router import AdminRequest
 
 _FetchStreamDetailsResponse = message("FetchStreamDetailsResponse")
 _FetchGroupDetailsResponse = message("FetchGroupDetailsResponse")
 _FetchBrokerDetailsResponse = message("FetchBrokerDetailsResponse")
+_FetchClusterStatusResponse = message("FetchClusterStatusResponse")
+_ClusterBroker = message("ClusterBroker")
 _PartitionDetails = message("PartitionDetails")
 _OpenPartition = message("OpenPartition")
 _GroupDetails = message("GroupDetails")
@@ -40,6 +43,9 @@ _IN_EFFECT = {
     "segment_bytes": "segment_bytes",
     "segment_age_ms": "segment_age_ms",
     "compact_enabled": "compact",
+    "retention_after_archive_max_bytes": "archive_wait_bytes",
+    "retention_hold_max_bytes": "hold_bytes",
+    "retention_hold_expiry_ms": "hold_ms",
 }
 """Settings whose value in effect is known here, with their names in a partition's spec."""
 
@@ -54,8 +60,10 @@ class DetailMethods:
         """Handler by method."""
         return {
             "FetchStreamDetails": self.fetch_stream_details,
+            "FetchStreams": self.fetch_streams,
             "FetchGroupDetails": self.fetch_group_details,
             "FetchBrokerDetails": self.fetch_broker_details,
+            "FetchClusterStatus": self.fetch_cluster_status,
         }
 
     async def fetch_stream_details(self, asked: Any, _: AdminRequest) -> Any:
@@ -74,6 +82,25 @@ class DetailMethods:
             in_effect=settings_message(self._in_effect(stream)),
             partitions=self._partitions(stream),
         )
+
+    async def fetch_streams(self, asked: Any, _: AdminRequest) -> Any:
+        """FetchStreams."""
+        state, namespace = self._controller.state, asked.namespace or DEFAULT_NAMESPACE
+        if namespace not in state.namespaces:
+            raise StatusError(Status.NOT_FOUND, f"namespace {namespace!r} does not exist", "not_found")
+        found = sorted((key.name, stream) for key, stream in state.streams.items() if key.namespace == namespace)
+        status = self._controller.status(open_incarnations(stream for _, stream in found))
+        answer, size = message("FetchStreamsResponse")(), 0
+        for name, stream in found:
+            shown = shown_stream(name, stream, status)
+            size += shown.ByteSize()
+            if size > MAX_ANSWER_BYTES:
+                text = (
+                    f"the answer would have more than {MAX_ANSWER_BYTES >> 20} MiB: list the topics with an Iggy client"
+                )
+                raise StatusError(Status.RESOURCE_EXHAUSTED, text)
+            answer.streams.append(shown)
+        return answer
 
     async def fetch_group_details(self, asked: Any, _: AdminRequest) -> Any:
         """FetchGroupDetails."""
@@ -104,9 +131,36 @@ class DetailMethods:
             statistics=await asyncio.to_thread(self._controller.statistics),
         )
 
+    async def fetch_cluster_status(self, _: Any, __: AdminRequest) -> Any:
+        """FetchClusterStatus."""
+        found = await asyncio.to_thread(self._controller.cluster_status)
+        state = self._controller.state
+        return _FetchClusterStatusResponse(
+            cluster_id=state.cluster_id,
+            broker=self._controller.broker_id,
+            controller=found["controller"] or "",
+            term=found["term"],
+            index=state.index,
+            brokers=[
+                _ClusterBroker(
+                    id=item.id,
+                    address=host_port(item.host, item.port),
+                    peer_address=host_port(item.peer_host, item.peer_port) if item.peer_host else "",
+                    state=_broker_state(item, is_alone=state.level == 1),
+                    fenced_ns=item.fenced_ns,
+                    boot_epoch=item.boot_epoch,
+                    problem=found["missing"].get(item.id, ""),
+                )
+                for _, item in sorted(state.brokers.items())
+            ],
+        )
+
     def _in_effect(self, stream: Stream) -> dict[str, Any]:
         spec = self._controller.in_effect(stream)
-        return {name: spec[key] for name, key in _IN_EFFECT.items()} if spec else {}
+        if not spec:
+            return {}
+        waits = spec["archive_wait_bytes"] > 0
+        return {**{name: spec[key] for name, key in _IN_EFFECT.items()}, "retention_after_archive": waits}
 
     def _partitions(self, stream: Stream) -> list[Any]:
         incarnations = [item.incarnation for item in stream.partitions if not item.paused]
@@ -142,6 +196,8 @@ def _partition(partition: Partition) -> dict[str, Any]:
         "paused_ns": partition.last_paused_ns,
         "readonly": partition.readonly,
         "readonly_ns": partition.last_readonly_ns,
+        "archived_to": partition.archived_to,
+        "archive": partition.archive,
         "trimmed_to": partition.trimmed_to,
     }
 
@@ -171,3 +227,11 @@ def _group(group: Group) -> Any:
         for member in group.members
     ]
     return _GroupDetails(id=group.id, coordinator=group.coordinator, epoch=group.epoch, members=members)
+
+
+def _broker_state(broker: Broker, *, is_alone: bool) -> str:
+    if is_alone or broker.run == "confirmed":
+        return "live"
+    if broker.run == "registered":
+        return "starting"
+    return "fenced" if broker.boot_epoch else "joining"

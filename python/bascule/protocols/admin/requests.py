@@ -7,10 +7,12 @@ from google.protobuf.message import Message
 from google.protobuf.unknown_fields import UnknownFieldSet
 
 from bascule._liftbridge_pb import DecodeError
+from bascule.metadata.rejection import RejectedError
 from bascule.protocols.grpc_status import Status, StatusError
+from bascule.protocols.liftbridge.rejections import status_of_rejection
 from bascule.protocols.router import AdminRequest
 
-__all__ = ["MethodHandler", "read_request"]
+__all__ = ["MethodHandler", "read_request", "with_sentences"]
 
 MethodHandler = Callable[[Any, AdminRequest], Awaitable[Any]]
 """Takes the request as a message, with what came with it; returns the answer as a message."""
@@ -33,6 +35,19 @@ def read_request(kind: Any, body: bytes, most_bytes: int | None) -> Any:
         raise StatusError(Status.INVALID_ARGUMENT, text) from damage
     _refuse_unknown(asked)
     return asked
+
+
+def with_sentences(handler: MethodHandler) -> MethodHandler:
+    """The handler, with rejections as statuses that keep their sentences: they name the object and the values."""
+
+    async def mapped(asked: Any, request: AdminRequest) -> Any:
+        try:
+            return await handler(asked, request)
+        except RejectedError as rejection:
+            status = status_of_rejection(rejection)
+            raise StatusError(status.status, str(rejection), status.code, **status.details) from rejection
+
+    return mapped
 
 
 def _refuse_unknown(asked: Message) -> None:

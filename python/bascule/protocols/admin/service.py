@@ -4,34 +4,51 @@ A handler takes the request as a message and returns the answer as one; everythi
 """
 
 from collections.abc import Callable, Collection
+from typing import NamedTuple
 
 from bascule._admin_pb import message
 from bascule._methods import METHODS
+from bascule.control.archives import Archives
+from bascule.control.queries import Queries
 from bascule.control.sinks import Sinks
 from bascule.metadata import Stream, StreamSettings
+from bascule.protocols.admin.archives import ArchiveMethods
 from bascule.protocols.admin.details import DetailMethods
 from bascule.protocols.admin.editing import EditingMethods
+from bascule.protocols.admin.queries import QueryMethods
 from bascule.protocols.admin.removal import RemovalMethods
 from bascule.protocols.admin.requests import MethodHandler, read_request
 from bascule.protocols.admin.sinks import SinkMethods
+from bascule.protocols.admin.users import UserMethods
+from bascule.protocols.iggy import IggyAdmin
 from bascule.protocols.liftbridge.authorization import check_rights
 from bascule.protocols.liftbridge.creation_guard import CreationGuard
 from bascule.protocols.router import AdminRequest, Handler
 from bascule.security import Access
 
 
+class Managed(NamedTuple):
+    """What the methods are about, beside streams and groups."""
+
+    sinks: Sinks
+    queries: Queries
+    archives: Archives
+
+
 class AdminService:
     """The handlers. `defaults`: settings of a stream whose creator left them open; `access` is checked before each
-    method, `creation_guard` says what may be created.
+    method, `creation_guard` says what may be created. `iggy`: serves Iggy's clients, whose users are administered.
     """
 
     def __init__(
         self,
-        sinks: Sinks,
+        managed: Managed,
         defaults: StreamSettings,
         access: Access | None = None,
         creation_guard: CreationGuard | None = None,
+        iggy: IggyAdmin | None = None,
     ) -> None:
+        sinks, queries, archives = managed
         self._controller = controller = sinks.controller
         self._access = access or Access()
         self._parts = (
@@ -39,6 +56,9 @@ class AdminService:
             EditingMethods(controller, defaults, creation_guard or CreationGuard()),
             DetailMethods(controller),
             SinkMethods(sinks),
+            QueryMethods(queries),
+            ArchiveMethods(archives),
+            UserMethods(controller, iggy),
         )
 
     def handlers(self) -> dict[str, Handler]:

@@ -13,14 +13,13 @@ from bascule.errors import AccessError
 from bascule.metadata import DEFAULT_NAMESPACE, Stream, StreamKey
 from bascule.metadata.apply_sinks import owner_sentence
 from bascule.metadata.json_codec import to_plain
-from bascule.metadata.rejection import RejectedError, RejectionCode, rejected
+from bascule.metadata.rejection import RejectionCode, rejected
 from bascule.metadata.sink_commands import OpenSink, PublishSink
 from bascule.metadata.sinks import MAX_TARGETS, MAX_TASKS, Attempt, Sink, TargetPartition, TargetStream, pack_winners
-from bascule.protocols.admin.requests import MethodHandler
+from bascule.protocols.admin.requests import MethodHandler, with_sentences
 from bascule.protocols.grpc_status import Status, StatusError
 from bascule.protocols.liftbridge.messages import check_count
 from bascule.protocols.liftbridge.metadata import MAX_ANSWER_BYTES
-from bascule.protocols.liftbridge.rejections import status_of_rejection
 from bascule.protocols.router import AdminRequest
 
 MAX_STREAMS: Final = 1000
@@ -47,16 +46,16 @@ class SinkMethods:
     def handlers(self) -> dict[str, MethodHandler]:
         """Handler by method."""
         return {
-            "OpenSink": _mapped(self.open_sink),
-            "PublishSink": _mapped(self.publish_sink),
-            "AbortSink": _mapped(self.abort_sink),
-            "RenewSink": _mapped(self.renew_sink),
-            "FetchSinkStreams": _mapped(self.fetch_sink_streams),
-            "FetchSinks": _mapped(self.fetch_sinks),
-            "DeleteSink": _mapped(self.delete_sink),
-            "SkipSink": _mapped(self.skip_sink),
-            "SetSinkQuota": _mapped(self.set_sink_quota),
-            "SetSinkOwner": _mapped(self.set_sink_owner),
+            "OpenSink": with_sentences(self.open_sink),
+            "PublishSink": with_sentences(self.publish_sink),
+            "AbortSink": with_sentences(self.abort_sink),
+            "RenewSink": with_sentences(self.renew_sink),
+            "FetchSinkStreams": with_sentences(self.fetch_sink_streams),
+            "FetchSinks": with_sentences(self.fetch_sinks),
+            "DeleteSink": with_sentences(self.delete_sink),
+            "SkipSink": with_sentences(self.skip_sink),
+            "SetSinkQuota": with_sentences(self.set_sink_quota),
+            "SetSinkOwner": with_sentences(self.set_sink_owner),
         }
 
     async def open_sink(self, asked: Any, request: AdminRequest) -> Any:
@@ -88,7 +87,7 @@ class SinkMethods:
 
     async def publish_sink(self, asked: Any, request: AdminRequest) -> Any:
         """PublishSink."""
-        sink = self._owned(asked, request)
+        sink = self._owned(asked, request, may_know=bool(asked.targets))
         _check_publish(asked)
         command = PublishSink(
             namespace=sink.namespace,
@@ -187,11 +186,26 @@ class SinkMethods:
             await self._sinks.set_owner(sink, asked.owner, _caller(request), request.timeout_s)
         return message("SetSinkOwnerResponse")(before=sink.owner)
 
-    def _owned(self, asked: Any, request: AdminRequest) -> Sink:
-        sink = self._sinks.sink(asked.namespace or DEFAULT_NAMESPACE, asked.name)
-        if sink.owner != (request.client or ""):
+    def _owned(self, asked: Any, request: AdminRequest, *, may_know: bool = False) -> Sink:
+        """The caller's sink.
+
+        Args:
+            asked: names the sink.
+            request: of the caller.
+            may_know: the caller may publish to the streams that it names, so it may learn whose sink it is, as by
+                OpenSink. Others get the same answer as for a sink that does not exist.
+        """
+        key = StreamKey(asked.namespace or DEFAULT_NAMESPACE, asked.name)
+        sink = self._sinks.state.sinks.get(key)
+        if sink is not None and sink.owner == (request.client or ""):
+            return sink
+        if sink is not None and may_know:
             raise AccessError("sink_not_owned", owner_sentence(sink))
-        return sink
+        raise rejected(
+            RejectionCode.SINK_NOT_FOUND,
+            f"sink {key.name} does not exist in namespace {key.namespace}, or belongs to another client: "
+            "see `bascule sink list`",
+        )
 
     def _stream(self, namespace: str, name: str) -> Stream:
         _check_not_reserved(namespace, name)
@@ -238,19 +252,6 @@ class SinkMethods:
             for stream in (sink.last.targets if sink.last is not None else ())
             for item in stream.partitions
         ]
-
-
-def _mapped(handler: MethodHandler) -> MethodHandler:
-    """The handler, with rejections as statuses that keep their sentences: they name the sink, the stream, the epoch."""
-
-    async def mapped(asked: Any, request: AdminRequest) -> Any:
-        try:
-            return await handler(asked, request)
-        except RejectedError as rejection:
-            status = status_of_rejection(rejection)
-            raise StatusError(status.status, str(rejection), status.code, **status.details) from rejection
-
-    return mapped
 
 
 def _check_publish(asked: Any) -> None:

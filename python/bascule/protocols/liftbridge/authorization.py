@@ -18,7 +18,7 @@ from bascule.protocols.liftbridge.neighbours import Neighbour, neighbours
 from bascule.protocols.router import AdminRequest, Handler
 from bascule.security import Access
 
-__all__ = ["check_rights", "guarded"]
+__all__ = ["check_rights", "guarded", "stream_resource"]
 
 Right = tuple[str, str]
 """Action and resource."""
@@ -127,18 +127,26 @@ def _join_group(asked: Any) -> Iterable[Right]:
     return [("JoinConsumerGroup", asked.groupId), *(("Subscribe", stream) for stream in dict.fromkeys(asked.streams))]
 
 
+def _reported_streams(asked: Any) -> Iterable[Right]:
+    """To read, and to hold, what the query reads; the handler checks that no other client reports under its name."""
+    names = dict.fromkeys(item.name for item in asked.streams)
+    streams = [stream_resource(asked.namespace, name) for name in names] or [EVERYTHING]
+    actions = ("Subscribe", "HoldRetention") if asked.hold else ("Subscribe",)
+    return [(action, stream) for stream in streams for action in actions]
+
+
 def _sink_targets(asked: Any) -> list[Right]:
     """To publish to every stream that is named; that the caller owns the sink is checked by the handler."""
     targets = getattr(asked, "targets", ())
     names = [*getattr(asked, "streams", ()), *(item.stream for item in targets)]
-    return [("Publish", _qualified(asked.namespace, name)) for name in dict.fromkeys(names)]
+    return [("Publish", stream_resource(asked.namespace, name)) for name in dict.fromkeys(names)]
 
 
 def _managed_sink(asked: Any) -> Iterable[Right]:
-    return [("ManageSinks", _qualified(asked.namespace, asked.name))]
+    return [("ManageSinks", stream_resource(asked.namespace, asked.name))]
 
 
-def _qualified(namespace: str, name: str) -> str:
+def stream_resource(namespace: str, name: str) -> str:
     """The resource of a stream or a sink."""
     return name if namespace in ("", DEFAULT_NAMESPACE) else f"{namespace}/{name}"
 
@@ -160,6 +168,9 @@ _COMPUTED: Final[dict[str, Callable[[Any], Iterable[Right]]]] = {
         name: _group(name)
         for name in ("LeaveConsumerGroup", "FetchConsumerGroupAssignments", "ReportConsumerGroupCoordinator")
     },
+    "ReportQuery": _reported_streams,
+    "ReportArchived": lambda asked: [("EditStream", stream_resource(asked.namespace, asked.name))],
+    "ReleaseHold": lambda asked: [("EditStream", stream_resource(asked.namespace, asked.stream))],
     "OpenSink": lambda asked: _sink_targets(asked) or [("Publish", EVERYTHING)],
     "PublishSink": _sink_targets,
     "AbortSink": _sink_targets,

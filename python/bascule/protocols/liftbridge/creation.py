@@ -125,5 +125,9 @@ def _settings(asked: Any, defaults: StreamSettings) -> StreamSettings:
         auto_pause_ms=number("autoPauseTime", "auto_pause_ms"),
         auto_pause_disable_if_subscribers=flag("autoPauseDisableIfSubscribers"),
         min_isr=number("minIsr", "min_isr"),
+        retention_after_archive=flag("retentionAfterArchive"),
+        retention_after_archive_max_bytes=number("retentionAfterArchiveMaxBytes", "retention_after_archive_max_bytes"),
+        retention_hold_max_bytes=number("retentionHoldMaxBytes", "retention_hold_max_bytes"),
+        retention_hold_expiry_ms=number("retentionHoldExpiry", "retention_hold_expiry_ms"),
         encryption=defaults.encryption if encryption is None else encryption,
     )

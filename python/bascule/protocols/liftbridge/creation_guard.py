@@ -34,6 +34,7 @@ class CreationGuard:
         self._bounds = bounds or Bounds()
         self._streams: dict[StreamKey, int] = {}
         self._groups: set[str] = set()
+        self._added = 0
 
     def check_stream(self, state: State, request: StreamRequest) -> None:
         """Reject a stream that may not be created; changes nothing.
@@ -42,13 +43,34 @@ class CreationGuard:
             StatusError: INVALID_ARGUMENT: its name or a subject of it is the broker's.
             RejectedError: `no_room`.
         """
-        for what, text in (("name", request.name), ("subject", request.subject)):
-            if self._is_reserved(text, 1 if what == "name" else request.partitions):
-                message = f"Stream is reserved: its {what} {text[:80]!r} is under {self._namespace}., the broker's own"
-                raise StatusError(Status.INVALID_ARGUMENT, f"{message}: choose another")
+        self.check_name(request.name)
+        self._check_own("subject", request.subject, request.partitions)
         key = StreamKey(request.namespace, request.name)
         if key not in state.streams:
             self._check_room(state, key, request.partitions)
+
+    def check_name(self, name: str) -> None:
+        """Reject a name that a stream may not get.
+
+        Raises:
+            StatusError: INVALID_ARGUMENT: it is the broker's.
+        """
+        self._check_own("name", name, 1)
+
+    @contextmanager
+    def partitions(self, state: State, count: int) -> Generator[None]:
+        """Reject `count` more partitions of a stream above the limit; count them while they are made.
+
+        Raises:
+            RejectedError: `no_room`.
+        """
+        known = [stream for stream in state.streams.values() if stream.name not in INTERNAL_STREAMS]
+        self._check_partitions(sum(len(stream.partitions) for stream in known), count)
+        self._added += count
+        try:
+            yield
+        finally:
+            self._added -= count
 
     @contextmanager
     def stream(self, state: State, request: StreamRequest) -> Generator[None]:
@@ -93,7 +115,10 @@ class CreationGuard:
         if streams >= self._bounds.streams:
             message = f"limits.streams ({self._bounds.streams}) streams exist: delete some, or raise it"
             raise RejectedError(Rejection(RejectionCode.NO_ROOM, message))
-        taken = sum(len(stream.partitions) for stream in known) + sum(coming)
+        self._check_partitions(sum(len(stream.partitions) for stream in known) + sum(coming), partitions)
+
+    def _check_partitions(self, known: int, partitions: int) -> None:
+        taken = known + self._added
         if taken + partitions > self._bounds.partitions:
             message = (
                 f"{taken} partitions exist and {partitions} more would pass limits.partitions "
@@ -101,8 +126,10 @@ class CreationGuard:
             )
             raise RejectedError(Rejection(RejectionCode.NO_ROOM, message))
 
-    def _is_reserved(self, text: str, partitions: int) -> bool:
-        return is_reserved(self._namespace, text, partitions)
+    def _check_own(self, what: str, text: str, partitions: int) -> None:
+        if is_reserved(self._namespace, text, partitions):
+            message = f"Stream is reserved: its {what} {text[:80]!r} is under {self._namespace}., the broker's own"
+            raise StatusError(Status.INVALID_ARGUMENT, f"{message}: choose another")
 
 
 def is_reserved(namespace: str, text: str, partitions: int) -> bool:

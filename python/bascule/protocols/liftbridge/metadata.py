@@ -48,7 +48,7 @@ class MetadataMethods:
             name for namespace, name in state.streams if namespace == DEFAULT_NAMESPACE
         )
         found = {name: stream for name in names if (stream := state.stream(DEFAULT_NAMESPACE, name)) is not None}
-        status = self._controller.status(_open_incarnations(found.values()))
+        status = self._controller.status(open_incarnations(found.values()))
         response = _FetchMetadataResponse()
         carried = loads(state)
         for broker in self._brokers():
@@ -60,7 +60,7 @@ class MetadataMethods:
                 partitionCount=load.replicas,
                 leaderCount=load.leaders,
             )
-        shown = [_shown_stream(name, found.get(name), status) for name in names]
+        shown = [shown_stream(name, found.get(name), status) for name in names]
         if sum(item.ByteSize() for item in shown) > MAX_ANSWER_BYTES:
             text = f"the answer would have more than {MAX_ANSWER_BYTES >> 20} MiB: ask for fewer streams at once"
             raise StatusError(Status.RESOURCE_EXHAUSTED, text)
@@ -102,11 +102,13 @@ def _show_group(shown: Any, group: Group | None) -> None:
     shown.generation = group.generation
 
 
-def _open_incarnations(streams: Iterable[Stream]) -> list[int]:
+def open_incarnations(streams: Iterable[Stream]) -> list[int]:
+    """Incarnations of the partitions of streams that are not paused."""
     return [item.incarnation for stream in streams for item in stream.partitions if not item.paused]
 
 
-def _shown_stream(name: str, stream: Stream | None, status: dict[int, PartitionStatus]) -> Any:
+def shown_stream(name: str, stream: Stream | None, status: dict[int, PartitionStatus]) -> Any:
+    """A StreamMetadata; `None` = there is no such stream. `status`: of the partitions that are open here."""
     shown = _StreamMetadata(name=name)
     if stream is None:
         shown.error = _UNKNOWN_STREAM

@@ -18,6 +18,7 @@ from bascule.errors import BrokerError, StateError
 __all__ = ["Administration"]
 
 
+_NAMESPACE: Final = "default"
 _HIDDEN: Final = frozenset({"permission_denied", "unimplemented"})
 """Error codes of a broker that does not reveal the properties of a stream."""
 
@@ -231,12 +232,22 @@ class Administration(Details):
         request = requests.purge_stream(name, now=now, dry_run=dry_run)
         return requests.read_purged(self._call("PurgeStream", request, timeout, stream=name))
 
-    def list_streams(self, *, timeout: float | None = None) -> list[Stream]:
-        """All streams, ordered by name.
+    def list_streams(self, *, namespace: str = _NAMESPACE, timeout: float | None = None) -> list[Stream]:
+        """All streams of a namespace, ordered by name.
+
+        Args:
+            namespace: a stream of Iggy's clients, whose topics are its streams; `default` = those of Liftbridge's
+                clients. Only a Bascule broker has others than `default`; their streams are named `namespace/name`.
+            timeout: seconds; `None` = the client's.
 
         Raises:
+            StateError: code `not_found`: the namespace.
+            CapacityError: code `busy`: the answer would be too large.
             UnavailableError: no broker answered in time.
         """
+        if namespace != _NAMESPACE:
+            answer = self._call("FetchStreams", requests.fetch_streams(namespace), timeout)
+            return requests.read_namespace(namespace, answer)
         return sorted(
             requests.read_streams(self._call("FetchMetadata", requests.metadata([]), timeout)),
             key=lambda stream: stream.name,

@@ -61,6 +61,10 @@ class PartitionDetails:
     """When it was last made read-only or writable; `None` = never."""
     trimmed_to: int
     """Records below this offset were removed on request."""
+    archived_to: int
+    """An archive has every record below this offset; 0 = none has."""
+    archive: str
+    """The archive that reported it last; empty = none did."""
     log_start: int | None
     high_watermark: int | None
     """Offset after the last committed record."""
@@ -102,6 +106,8 @@ class PartitionDetails:
             readonly=found.readonly,
             readonly_at=_time(found.readonly_ns),
             trimmed_to=found.trimmed_to,
+            archived_to=found.archived_to,
+            archive=found.archive,
             **places,
             received_at=_time(found.open.last_received_ns),
             nats_subscription=found.nats.subscription,

@@ -14,6 +14,7 @@ from bascule.errors import UsageError
 __all__ = [
     "broker_details",
     "check_create_stream",
+    "cluster_status",
     "edit_stream",
     "group_details",
     "purge_stream",
@@ -125,6 +126,11 @@ def group_details(groups: Sequence[str]) -> bytes:
 def broker_details() -> bytes:
     """A FetchBrokerDetailsRequest."""
     return message("FetchBrokerDetailsRequest")().SerializeToString()
+
+
+def cluster_status() -> bytes:
+    """A FetchClusterStatusRequest."""
+    return message("FetchClusterStatusRequest")().SerializeToString()
 
 
 def _check_64_bits(name: str, value: int) -> None:

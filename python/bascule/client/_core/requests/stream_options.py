@@ -8,10 +8,20 @@ from bascule.client._core.requests.bounds import INT32_MAX, INT64_MAX, check_bou
 
 __all__ = ["StreamOptions"]
 
-_WIDE: Final = frozenset({"max_record_bytes", "retention_max_bytes", "retention_max_messages", "segment_max_bytes"})
+_WIDE: Final = frozenset(
+    {
+        "max_record_bytes",
+        "retention_after_archive_max_bytes",
+        "retention_hold_max_bytes",
+        "retention_max_bytes",
+        "retention_max_messages",
+        "segment_max_bytes",
+    }
+)
 _COUNTS: Final = (
     *sorted(_WIDE),
     "retention_max_age",
+    "retention_hold_expiry",
     "cleaner_interval",
     "segment_max_age",
     "compact_parallelism",
@@ -33,6 +43,16 @@ class StreamOptions:
     retention_max_bytes: int | None = None
     retention_max_messages: int | None = None
     retention_max_age: timedelta | None = None
+    retention_after_archive: bool | None = None
+    """Whether retention removes only records that an archive has; needs `retention_after_archive_max_bytes`."""
+    retention_after_archive_max_bytes: int | None = None
+    """Size of a partition above which retention does not wait for the archive any more, 1 or more."""
+    retention_hold_max_bytes: int | None = None
+    """Size of a partition up to which queries may hold records that they have not processed, 1 or more; `None` = none
+    may."""
+    retention_hold_expiry: timedelta | None = None
+    """Time after a query's last report at which its hold ends, 30 s to 7 days; `None` = 1 hour. Needs
+    `retention_hold_max_bytes`."""
     cleaner_interval: timedelta | None = None
     segment_max_bytes: int | None = None
     segment_max_age: timedelta | None = None

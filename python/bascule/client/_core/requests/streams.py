@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Final
 
+from bascule._admin_pb import message as admin
 from bascule._liftbridge_pb import message
 from bascule.client._core import refusals
 from bascule.client._core.requests.bounds import EPOCH, check_partition
@@ -13,11 +14,13 @@ from bascule.client._core.types import Broker, EventTimes, Partition, Stream
 __all__ = [
     "create_stream",
     "delete_stream",
+    "fetch_streams",
     "metadata",
     "partition_metadata",
     "pause_stream",
     "read_brokers",
     "read_existing",
+    "read_namespace",
     "read_partition",
     "read_streams",
     "set_readonly",
@@ -46,6 +49,10 @@ def create_stream(name: str, subject: str, options: StreamOptions) -> bytes:
         "cleanerInterval": options.cleaner_interval,
         "segmentMaxBytes": options.segment_max_bytes,
         "segmentMaxAge": options.segment_max_age,
+        "retentionAfterArchive": options.retention_after_archive,
+        "retentionAfterArchiveMaxBytes": options.retention_after_archive_max_bytes,
+        "retentionHoldMaxBytes": options.retention_hold_max_bytes,
+        "retentionHoldExpiry": options.retention_hold_expiry,
         "compactEnabled": options.compact_enabled,
         "compactMaxGoroutines": options.compact_parallelism,
         "autoPauseTime": options.auto_pause_time,
@@ -97,10 +104,19 @@ def read_streams(answer: bytes) -> list[Stream]:
     for found in message("FetchMetadataResponse").FromString(answer).streamMetadata:
         if found.error == _UNKNOWN_STREAM:
             raise refusals.no_stream(found.name)
-        created = EPOCH + timedelta(microseconds=found.creationTimestamp // 1000)
-        partitions = tuple(_partition(found.partitions[key]) for key in sorted(found.partitions))
-        streams.append(Stream(found.name, found.subject, created, partitions))
+        streams.append(_stream(found.name, found))
     return streams
+
+
+def fetch_streams(namespace: str) -> bytes:
+    """A FetchStreamsRequest."""
+    return admin("FetchStreamsRequest")(namespace=namespace).SerializeToString()
+
+
+def read_namespace(namespace: str, answer: bytes) -> list[Stream]:
+    """The streams of a FetchStreamsResponse, in its order, named with their namespace."""
+    found = admin("FetchStreamsResponse").FromString(answer).streams
+    return [_stream(f"{namespace}/{stream.name}", stream) for stream in found]
 
 
 def read_existing(answer: bytes) -> frozenset[str]:
@@ -125,6 +141,12 @@ def partition_metadata(stream: str, partition: int) -> bytes:
 def read_partition(answer: bytes) -> Partition:
     """The partition of a FetchPartitionMetadataResponse."""
     return _partition(message("FetchPartitionMetadataResponse").FromString(answer).metadata)
+
+
+def _stream(name: str, found: Any) -> Stream:
+    created = EPOCH + timedelta(microseconds=found.creationTimestamp // 1000)
+    partitions = tuple(_partition(found.partitions[key]) for key in sorted(found.partitions))
+    return Stream(name, found.subject, created, partitions)
 
 
 def _partition(found: Any) -> Partition:

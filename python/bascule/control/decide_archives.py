@@ -1,0 +1,131 @@
+"""What archives have: which reports count. Pure."""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from bascule.control.controller import PartitionStatus
+from bascule.metadata import (
+    DEFAULT_NAMESPACE,
+    ArchivedEnd,
+    Partition,
+    ReportArchived,
+    State,
+    Stream,
+    StreamKey,
+    VoidArchived,
+)
+from bascule.metadata.apply_archives import archive_conflict
+from bascule.metadata.rejection import Rejection, RejectionCode
+
+
+class ArchivedRange(NamedTuple):
+    """An archive has every record of a partition with an offset in `[first, end)`."""
+
+    partition: int
+    incarnation: int
+    first: int
+    end: int
+
+
+class ArchiveReport(NamedTuple):
+    """A report about a stream."""
+
+    stream: StreamKey
+    archive: str
+    ranges: tuple[ArchivedRange, ...]
+    take_over: bool = False
+
+
+class RefusedRange(NamedTuple):
+    """A part of a report that is not stored."""
+
+    partition: int
+    rejection: Rejection
+
+
+class ArchiveDecision(NamedTuple):
+    """What becomes of a report.
+
+    Attributes:
+        command: stores the parts that are accepted; None = all of them are known.
+        refused: the others.
+    """
+
+    command: ReportArchived | None
+    refused: tuple[RefusedRange, ...] = ()
+
+
+def report_archived(
+    state: State, report: ArchiveReport, status: Mapping[int, PartitionStatus]
+) -> ArchiveDecision | Rejection:
+    """Decide about each partition of a report: one that is refused does not keep the others from being stored.
+
+    Args:
+        state: the state.
+        report: what is reported.
+        status: of the partitions that are open here, by incarnation.
+
+    Returns:
+        The decision; a rejection, the first one, if every partition is refused.
+    """
+    namespace, name = report.stream.namespace, report.stream.name
+    stream = state.stream(namespace, name)
+    if stream is None:
+        there = name if namespace == DEFAULT_NAMESPACE else f"{namespace}/{name}"
+        return Rejection(RejectionCode.STREAM_NOT_FOUND, f"stream {there} does not exist")
+    found = [(item, _judged(stream, report, item, status.get(item.incarnation))) for item in report.ranges]
+    refused = tuple(RefusedRange(item.partition, refusal) for item, refusal in found if refusal is not None)
+    accepted = [item for item, refusal in found if refusal is None]
+    if not accepted:
+        return refused[0].rejection
+    if all(_is_known(stream.partitions[item.partition], report, item) for item in accepted):
+        return ArchiveDecision(None, refused)
+    ends = tuple(ArchivedEnd(item.partition, item.incarnation, item.end) for item in accepted)
+    command = ReportArchived(namespace, name, stream.incarnation, report.archive, ends, take_over=report.take_over)
+    return ArchiveDecision(command, refused)
+
+
+def _is_known(known: Partition, report: ArchiveReport, item: ArchivedRange) -> bool:
+    return known.archive == report.archive and item.end == known.archived_to
+
+
+def _judged(
+    stream: Stream, report: ArchiveReport, item: ArchivedRange, here: PartitionStatus | None
+) -> Rejection | None:
+    """Why a partition of a report is refused."""
+    place = f"partition {item.partition} of stream {stream.name}"
+    if not 0 <= item.partition < len(stream.partitions):
+        return Rejection(RejectionCode.PARTITION_NOT_FOUND, f"{place} does not exist")
+    known = stream.partitions[item.partition]
+    if known.incarnation != item.incarnation:
+        text = f"{place} has incarnation {known.incarnation}, not {item.incarnation}"
+        return Rejection(RejectionCode.INCARNATION_CHANGED, f"{text}: it was purged or created again")
+    is_own = known.archive == report.archive
+    archived_to = known.archived_to if is_own and not report.take_over else 0
+    if refusal := _range_refusal(place, item, here, archived_to):
+        return refusal
+    return None if report.take_over else archive_conflict(stream.name, known, report.archive)
+
+
+def _range_refusal(place: str, item: ArchivedRange, here: PartitionStatus | None, archived_to: int) -> Rejection | None:
+    if here is None:
+        return Rejection(RejectionCode.NOT_OPEN, f"{place} is not open here: it is paused, or another broker leads it")
+    if not 0 <= item.first <= item.end <= here.high_watermark:
+        text = f"offsets {item.first} to {item.end} of {place} are not between 0 and the high watermark"
+        return Rejection(RejectionCode.INVALID, f"{text} {here.high_watermark}")
+    begin = max(here.log_start, archived_to)
+    if item.first > begin:
+        text = f"the archive begins at offset {item.first} of {place} and lacks those from {begin} on"
+        remedy = "archive from the earliest record, or trim the stream first"
+        return Rejection(RejectionCode.ARCHIVE_GAP, f"{text}: {remedy}")
+    return None
+
+
+def void_archived(state: State, incarnation: int, archived_to: int) -> VoidArchived | None:
+    """The command that forgets what an archive has of a partition; None = it is gone, or other by now."""
+    for stream in state.streams.values():
+        for partition in stream.partitions:
+            if partition.incarnation == incarnation and partition.archived_to == archived_to:
+                place = (stream.namespace, stream.name, stream.incarnation, partition.number, incarnation)
+                return VoidArchived(*place, archived_to)
+    return None
