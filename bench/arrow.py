@@ -17,18 +17,32 @@ def fill(address: str, stream: str, size: int, rows: int, *, compressible: bool 
     draw = random.Random(1)
     values = pa.array([b"x" * size if compressible else draw.randbytes(size) for _ in range(ROWS)], pa.binary())
     batch = pa.record_batch([values], names=["value"])
+    return _put(address, stream, [batch] * (rows // ROWS))
+
+
+def fill_with_keys(address: str, stream: str, rows: int, keys: int) -> dict[str, Any]:
+    """As `fill`: values of 100 B that do not compress, each with one of so many keys, at random."""
+    draw = random.Random(1)
+    values = pa.array([draw.randbytes(100) for _ in range(ROWS)], pa.binary())
+    every = [
+        pa.array([b"key-%d" % draw.randrange(keys) for _ in range(ROWS)], pa.binary()) for _ in range(rows // ROWS)
+    ]
+    return _put(address, stream, [pa.record_batch({"value": values, "key": each}) for each in every])
+
+
+def _put(address: str, stream: str, batches: list[Any]) -> dict[str, Any]:
     descriptor = flight.FlightDescriptor.for_command(json.dumps({"stream": stream, "partition": 0}).encode())
     start = time.perf_counter()
     with flight.FlightClient(f"grpc://{address}") as client:
-        writer, acks = client.do_put(descriptor, batch.schema)
+        writer, acks = client.do_put(descriptor, batches[0].schema)
         with writer:
-            for _ in range(rows // ROWS):
+            for batch in batches:
                 writer.write_batch(batch)
             writer.done_writing()
             while acks.read() is not None:
                 pass
     seconds = time.perf_counter() - start
-    count = rows // ROWS * ROWS
+    count = sum(batch.num_rows for batch in batches)
     return {"count": count, "seconds": seconds, "rate": count / seconds}
 
 

@@ -18,7 +18,17 @@ from publishers import publishers
 from sdk import sdk
 from secured import Secured
 from session import ROOT, Bench, Figures
-from spark_parts import spark_archive, spark_idle, spark_latency, spark_memory, spark_read, spark_write
+from spark_parts import (
+    spark_archive,
+    spark_idle,
+    spark_latency,
+    spark_memory,
+    spark_merge,
+    spark_read,
+    spark_replay,
+    spark_tiered,
+    spark_write,
+)
 from start import start
 from storage import compaction, dirty, memory, slow_sync, verify
 
@@ -212,6 +222,9 @@ PARTS = {
     "spark_read": spark_read,
     "spark_write": spark_write,
     "spark_archive": spark_archive,
+    "spark_replay": spark_replay,
+    "spark_tiered": spark_tiered,
+    "spark_merge": spark_merge,
     "spark_latency": spark_latency,
     "spark_idle": spark_idle,
     "spark_memory": spark_memory,

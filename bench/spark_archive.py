@@ -1,4 +1,4 @@
-"""Spark `local[2]`: a stream into a Delta table, and into Parquet by Spark's own sink, same columns and codec.
+"""Spark `local[2]`: a stream into Delta and Iceberg tables, and into Parquet by Spark's own sink, with one codec.
 
 Arguments: address, process id of the broker, stream, folder for the tables, bytes of a value, runs. Prints one line of
 JSON.
@@ -8,6 +8,7 @@ import json
 import shutil
 import sys
 from collections.abc import Callable
+from itertools import count
 from pathlib import Path
 
 from bascule.spark import archive, session
@@ -20,22 +21,33 @@ CODEC = "snappy"
 
 
 def main() -> None:
-    """Run the four cases."""
+    """Run the six cases."""
     address, broker, stream = sys.argv[1], int(sys.argv[2]), sys.argv[3]
     place, size, runs = Path(sys.argv[4]) / "spark-archive", int(sys.argv[5]), int(sys.argv[6])
     spark = session("bench", master="local[2]")
     spark.sparkContext.setLogLevel("ERROR")
 
-    def delta(*by: str) -> StreamingQuery:
+    numbers = count()  # of catalogs: an open one outlives its files
+
+    def archiving_to(to: str, by: tuple[str, ...], **table: str) -> StreamingQuery:
         return archive(
             spark,
             stream=stream,
-            to=str(place / "table"),
+            to=to,
             checkpoint=str(place / "checkpoint"),
             partition_by=by,
             available_now=True,
             address=address,
             compression=CODEC,
+            **table,
+        )
+
+    def delta(*by: str) -> StreamingQuery:
+        return archiving_to(str(place / "table"), by)
+
+    def iceberg(*by: str) -> StreamingQuery:
+        return archiving_to(
+            "bench.table", by, format="iceberg", credentials=catalog(place / f"catalog-{next(numbers)}")
         )
 
     def parquet(*by: str) -> StreamingQuery:
@@ -47,7 +59,11 @@ def main() -> None:
         writer = writer.option("compression", CODEC).partitionBy(*by).trigger(availableNow=True)
         return writer.start(str(place / "table"))
 
-    kinds: dict[str, Callable[..., StreamingQuery]] = {"Delta archive": delta, "Spark's Parquet sink": parquet}
+    kinds: dict[str, Callable[..., StreamingQuery]] = {
+        "Delta archive": delta,
+        "Iceberg archive": iceberg,
+        "Spark's Parquet sink": parquet,
+    }
     loads: dict[str, Callable[[], int]] = {}
     rows = spark.read.format("bascule").options(address=address, stream=stream).load().count()
     for shape, by in (("unpartitioned", ()), ("by date", ("date",))):
@@ -57,6 +73,15 @@ def main() -> None:
     shutil.rmtree(place, ignore_errors=True)
     spark.stop()
     print(json.dumps(figures))
+
+
+def catalog(place: Path) -> str:
+    """A file with the properties of an Iceberg catalog in the folder."""
+    place.mkdir(parents=True, exist_ok=True)
+    file = place / "catalog.json"
+    properties = {"type": "sql", "uri": f"sqlite:///{place}/catalog.db", "warehouse": f"file://{place}"}
+    file.write_text(json.dumps(properties))
+    return str(file)
 
 
 def archiving(start: Callable[..., StreamingQuery], by: tuple[str, ...], rows: int) -> Callable[[], int]:

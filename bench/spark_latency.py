@@ -1,4 +1,5 @@
-"""Spark `local[2]`: micro-batches of one row, from a stream to another one exactly once, and to a Delta table.
+"""Spark `local[2]`: micro-batches of one row, from a stream to another one exactly once, to a Delta table, and to the
+lag that the broker shows.
 
 Arguments: address, folder for checkpoints and the table, records. Prints one JSON line of figures. Values are
 100 random bytes. First each record is published as soon as the one before is visible, so that no micro-batch waits for
@@ -27,14 +28,14 @@ Figures = dict[str, Any]
 
 
 def main() -> None:
-    """Run both targets."""
+    """Run the three targets."""
     address, folder, count = sys.argv[1], Path(sys.argv[2]), int(sys.argv[3])
     kept = {"spark.sql.streaming.numRecentProgressUpdates": str(10 * count)}
     spark = session("bench", master="local[2]", config=kept)
     spark.sparkContext.setLogLevel("ERROR")
     figures: Figures = {}
     with bascule.connect(f"bascule://{address}") as client:
-        for name in ("one", "copied", "archived-one"):
+        for name in ("one", "copied", "archived-one", "watched"):
             client.create_stream(name, f"bench.{name}")
         query = copy(spark, address, folder / "copied")
         figures["Spark micro-batch of one row to a stream"] = measured(client, "one", query, copies(client), count)
@@ -42,6 +43,10 @@ def main() -> None:
         options: dict[str, Any] = {"to": str(table), "checkpoint": str(folder / "archived")}
         query = archive(spark, stream=name, address=address, **options)
         figures["Spark micro-batch of one row to Delta"] = measured(client, name, query, versions(table, query), count)
+        query = watch(spark, address, folder / "watched")
+        figures["Spark micro-batch of one row to the lag"] = measured(
+            client, "watched", query, positions(client), count
+        )
     spark.stop()
     print(json.dumps(figures))
 
@@ -52,6 +57,26 @@ def copy(spark: SparkSession, address: str, checkpoint: Path) -> StreamingQuery:
     frame = spark.readStream.format("bascule").options(**source).load()
     writer = frame.writeStream.format("bascule").option("checkpointLocation", str(checkpoint))
     return writer.options(address=address, stream="copied").start()
+
+
+def watch(spark: SparkSession, address: str, checkpoint: Path) -> StreamingQuery:
+    """A query that reports its positions and stores nothing."""
+    source = {"address": address, "stream": "watched", "columns": "value", "consumerGroup": "watching"}
+    frame = spark.readStream.format("bascule").options(**source).load()
+    return frame.writeStream.format("noop").option("checkpointLocation", str(checkpoint)).start()
+
+
+def positions(client: bascule.Client) -> Iterator[None]:
+    """Ends each step when the broker shows the query behind a further record."""
+    records = 0
+    while True:
+        records += 1
+        limit = time.monotonic() + LIMIT_S
+        while all(lag.next_offset < records for lag in client.lags(reader="watching")):
+            if time.monotonic() > limit:
+                raise RuntimeError(f"the position {records} was not reported within {LIMIT_S} s")
+            time.sleep(0.005)  # there is nothing to wait on
+        yield
 
 
 def copies(client: bascule.Client) -> Iterator[None]:

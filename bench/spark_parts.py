@@ -10,7 +10,7 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 
 import bascule
-from arrow import fill
+from arrow import fill, fill_with_keys
 from processes import Broker
 from session import ROOT, Bench, Figures
 
@@ -25,11 +25,23 @@ LEAST_READ = {
 """Minimum rows/s of reads. Values of 100 B compress, those of 1,024 B do not."""
 LEAST_WRITTEN = {"value only": 800_000, "key and headers": 600_000}
 """Minimum rows/s of exactly-once writes of 100 B."""
-LEAST_ARCHIVED = {"unpartitioned": 0.9, "by date": 0.65}
-"""Minimum rate of the Delta archive as a share of that of Spark's own Parquet sink."""
+LEAST_ARCHIVED = {
+    ("Delta", "unpartitioned"): 0.9,
+    ("Delta", "by date"): 0.65,
+    ("Iceberg", "unpartitioned"): 0.7,
+    ("Iceberg", "by date"): 0.65,
+}
+"""Minimum rate of the archive as a share of that of Spark's own Parquet sink."""
+LEAST_TIERED, MOST_PLANNING_S = 0.8, 0.5
+"""Of a read with nine in ten rows from an archive: minimum share of the rate from the broker, and planning time."""
+LEAST_MERGED = {"in foreachBatch": 0.7}
+"""Minimum rate of a merge that is exactly once as a share of that of a plain merge of the same micro-batches."""
+LEAST_REPLAYED = 500_000
+"""Minimum rows/s of a replay of 100 B."""
 MOST_MS = {
     "to a stream": {"trigger_p50_ms": 200, "trigger_p99_ms": 350, "visible_p50_ms": 250, "visible_p99_ms": 600},
     "to Delta": {"trigger_p50_ms": 200, "trigger_p99_ms": 350, "visible_p50_ms": 250, "visible_p99_ms": 600},
+    "to the lag": {"visible_p99_ms": 2_000},
 }
 """Maximum times of micro-batches with one row, ms."""
 MOST_CALLS, MOST_PERCENT, MOST_MIB = 3, 2, 400
@@ -55,14 +67,48 @@ def spark_write(bench: Bench) -> None:
 
 
 def spark_archive(bench: Bench) -> None:
-    """A stream into a Delta table, as a ratio to Spark's own Parquet sink. Values of 100 B that do not compress."""
+    """A stream into Delta and Iceberg tables, as a ratio to Spark's own Parquet sink. 100 B that do not compress."""
     with _broker(bench, "spark-archive") as broker:
         _fill(broker, "archived", 100, 2 * bench.count, compressible=False)
         _spark(bench, broker, "spark_archive.py", "archived", bench.folder, 100, bench.runs)
-    for shape, least in LEAST_ARCHIVED.items():
-        name = f"Delta archive, {shape}, share of Spark's Parquet sink"
-        share = bench.ratio(name, f"Delta archive, {shape}, 100 B", f"Spark's Parquet sink, {shape}, 100 B")
+    for (kind, shape), least in LEAST_ARCHIVED.items():
+        name = f"{kind} archive, {shape}, share of Spark's Parquet sink"
+        share = bench.ratio(name, f"{kind} archive, {shape}, 100 B", f"Spark's Parquet sink, {shape}, 100 B")
         bench.judge(name, share, least=least)
+
+
+def spark_tiered(bench: Bench) -> None:
+    """Nine in ten rows from an archive, as a ratio to all from the broker. Values of 100 B that do not compress."""
+    with _broker(bench, "spark-tiered") as broker, bascule.connect(f"bascule://{broker.ready['address']}") as client:
+        client.create_stream("tiered", "bench.tiered")
+        _spark(bench, broker, "spark_tiered.py", "tiered", bench.folder, 100, 2 * bench.count, bench.runs)
+    for kind in ("Delta", "Iceberg"):
+        name, figures = f"Spark read, nine in ten from {kind}", f"Spark read from broker and {kind}, 100 B"
+        share = bench.ratio(f"{name}, share of the broker's rate", figures, "Spark read from broker, 100 B")
+        bench.judge(f"{name}, share of the broker's rate", share, least=LEAST_TIERED)
+        bench.judge(f"{name}, planning, s", bench.figures[figures]["planning_s"], most=MOST_PLANNING_S)
+
+
+def spark_replay(bench: Bench) -> None:
+    """The Delta archive of a stream back into a stream, exactly once. Values of 100 B that do not compress."""
+    with _broker(bench, "spark-replay") as broker:
+        _fill(broker, "replayed", 100, 2 * bench.count, compressible=False)
+        _spark(bench, broker, "spark_replay.py", "replayed", bench.folder, 100, bench.runs)
+    bench.judge_rate("Spark replay, exactly once, 100 B", LEAST_REPLAYED)
+
+
+def spark_merge(bench: Bench) -> None:
+    """Changes merged into a Delta table by key, ten of each, as a ratio to plain Delta merges. Values of 100 B."""
+    with _broker(bench, "spark-merge") as broker:
+        _create(broker, "merged")
+        fill_with_keys(broker.ready["address"], "merged", bench.count, bench.count // 10)
+        _spark(bench, broker, "spark_merge.py", "merged", bench.folder, bench.runs)
+    for kind in ("in foreachBatch", "without Spark"):
+        name = f"Delta merge, keep_table, share of a plain one {kind}"
+        share = bench.ratio(name, "Delta merge, keep_table", f"Delta merge, plain {kind}")
+        print(f"  {name}: {share:.2f}", flush=True)
+        if kind in LEAST_MERGED:
+            bench.judge(name, share, least=LEAST_MERGED[kind])
 
 
 def spark_latency(bench: Bench) -> None:
@@ -126,10 +172,13 @@ def _broker(bench: Bench, name: str) -> Generator[Broker]:
 
 
 def _fill(broker: Broker, stream: str, size: int, rows: int, *, compressible: bool) -> None:
-    address = broker.ready["address"]
-    with bascule.connect(f"bascule://{address}") as client:
+    _create(broker, stream)
+    fill(broker.ready["address"], stream, size, rows, compressible=compressible)
+
+
+def _create(broker: Broker, stream: str) -> None:
+    with bascule.connect(f"bascule://{broker.ready['address']}") as client:
         client.create_stream(stream, f"bench.{stream}")
-    fill(address, stream, size, rows, compressible=compressible)
 
 
 def _spark(bench: Bench, broker: Broker, script: str, *arguments: object) -> None:
