@@ -1,15 +1,21 @@
 """How the suite runs on several workers, which tests get a second try, and how many of those a run may have."""
 
 import signal
+from collections.abc import Generator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Final
 
 import hypothesis
 import pytest
+from xdist.remote import Producer
+from xdist.scheduler import LoadScopeScheduling
 
-hypothesis.settings.register_profile("suite", deadline=None)
+from tests import java_start
+
+hypothesis.settings.register_profile("suite", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
 hypothesis.settings.load_profile("suite")
-"""No deadline for one example: on a busy machine it fails tests that judge values, not time."""
+"""No deadline for one example or for making them: on a busy machine it fails tests that judge values, not time."""
 
 REPEATED: Final = ("conformance", "integration", "spark", "docs")
 """Folders whose tests drive real processes over sockets and clocks, which a busy machine can upset: one second try,
@@ -30,6 +36,14 @@ def pytest_configure() -> None:
     """What tests start obeys an interrupt, also when this run is a script's background job, which ignores it."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    java_start.set_environment()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """A test that judges speed starts Java as users do."""
+    with java_start.as_users() if item.get_closest_marker("alone") else nullcontext():
+        return (yield)
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -44,8 +58,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.alone)
         if folder == "spark" or item.get_closest_marker("spark"):
             item.add_marker(pytest.mark.timeout(SPARK_TIMEOUT_S))
-        item.add_marker(pytest.mark.xdist_group(_group(item)))
-    items.sort(key=lambda item: FIRST.index(_folder(item)) if _folder(item) in FIRST else len(FIRST))
+    items.sort(key=_place)
+
+
+def _place(item: pytest.Item) -> int:
+    """0: the folder of Spark, 1: others that start it, as pages do; then the other folders of `FIRST`, and the rest."""
+    if _folder(item) != "spark" and item.get_closest_marker("spark"):
+        return 1
+    place = FIRST.index(_folder(item)) if _folder(item) in FIRST else len(FIRST)
+    return place + 1 if place else 0
 
 
 def _folder(item: pytest.Item) -> str:
@@ -57,9 +78,27 @@ def _is_rig(item: pytest.Item) -> bool:
     return _folder(item) == "torture" and call is not None and "row" in call.params
 
 
-def _group(item: pytest.Item) -> str:
-    """Tests that run on one worker: a module (its fixtures start brokers), all of Spark (one session)."""
-    return "spark" if _folder(item) == "spark" else str(item.path.relative_to(_HERE))
+PAGES: Final = "tests/docs/test_howto_pages.py"
+PIPELINES: Final = ("tests/spark/test_declarative.py", f"{PAGES}::test_a_reader_follows_the_page[declarative.md]")
+"""They run `spark-pipelines`, whose port is fixed: one at a time."""
+
+
+class Groups(LoadScopeScheduling):
+    """Tests that run on one worker: a module (its fixtures start brokers). Each worker has one session of Spark for all
+    modules that need one. Each page that a reader follows is a group, since it shares nothing with the others.
+    """
+
+    def _split_scope(self, nodeid: str) -> str:
+        module = nodeid.partition("::")[0]
+        if nodeid.startswith(PIPELINES):
+            return "pipelines"
+        if module == PAGES:
+            return nodeid
+        return module
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Groups:
+    return Groups(config, log)
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

@@ -16,7 +16,8 @@ from bascule.failpoints import NAMES, Name
 
 REPOSITORY: Final = Path(__file__).resolve().parents[1]
 PROFILE: Final = os.environ.get("PROFILE", "fast")
-BUILD: Final = REPOSITORY / "target" / "native-failpoints"
+TARGET: Final = REPOSITORY / "target"
+BUILD: Final = TARGET / "native-failpoints"
 MODULE: Final = "_native.abi3.so"
 
 ARCHIVE: Final = tuple(name for name in NAMES if name.startswith("archive."))
@@ -56,15 +57,13 @@ def modules() -> Path:
     """A folder for PYTHONPATH with the package as it is here, and a data plane that has failpoints; built if it is not
     up to date.
     """
-    command = ["cargo", "build", "--quiet", "--locked", "--profile", PROFILE, "--package", "bascule-native"]
-    # A target of its own, so that the module without features is not overwritten.
-    command += ["--features", "failpoints", "--target-dir", str(BUILD)]
+    command = ["cargo", "build", "--quiet", "--locked", "--profile", PROFILE, "--package", "bascule-native-failpoints"]
     # The same name whoever runs this, since another one would compile everything again.
     environment = {**os.environ, "PYO3_PYTHON": str(Path(sys.prefix, "bin", "python"))}
     subprocess.run(command, cwd=REPOSITORY, check=True, env=environment)
     package = BUILD / "python" / "bascule"
     package.mkdir(parents=True, exist_ok=True)
-    library = BUILD / ("debug" if PROFILE == "dev" else PROFILE) / "lib_native.so"
+    library = TARGET / ("debug" if PROFILE == "dev" else PROFILE) / "libnative_failpoints.so"
     source = Path(bascule.__file__).parent
     wanted = {file.name: file for file in source.iterdir() if file.name not in (MODULE, "__pycache__")}
     for name, target in {**wanted, MODULE: library}.items():

@@ -45,6 +45,39 @@ def open_sink(api: Api, stream: str) -> None:
     api.admin("OpenSink", name=f"{stream}-opened", streams=[stream], **run)
 
 
+def report_archived(api: Api, stream: str) -> None:
+    """Report an archive of another incarnation. That error is returned only to clients with the right."""
+    part = {"partition": 0, "incarnation": 1, "first": 0, "end": 0}
+    try:
+        api.admin("ReportArchived", name=stream, archive="lake", partitions=[part])
+    except Failed as refused:
+        if refused.code is not grpc.StatusCode.FAILED_PRECONDITION:
+            raise
+
+
+def about_users(api: Api, method: str, **fields: Any) -> None:
+    """Call a method about users where there are none. That error is returned only to clients with the right."""
+    try:
+        api.admin(method, **fields)
+    except Failed as refused:
+        if refused.code is not grpc.StatusCode.FAILED_PRECONDITION:
+            raise
+
+
+def report_query(api: Api, stream: str) -> None:
+    """Report a query that has not moved."""
+    api.admin("ReportQuery", query=f"{stream}-query", streams=[{"name": stream}])
+
+
+def release_hold(api: Api, stream: str) -> None:
+    """Release a hold that is not there. That error is returned only to clients with the right."""
+    try:
+        api.admin("ReleaseHold", query=f"{stream}-query", stream=stream)
+    except Failed as refused:
+        if refused.code is not grpc.StatusCode.NOT_FOUND:
+            raise
+
+
 CALLS: dict[str, tuple[Callable[[Api, str], Any], Callable[[str], str]]] = {
     "CheckCreateStream": (
         lambda api, s: check_creation(api, f"{s}-new", f"{s}-new"), lambda s: f"{s}-new"
@@ -65,6 +98,7 @@ CALLS: dict[str, tuple[Callable[[Api, str], Any], Callable[[str], str]]] = {
     "FetchStreamDetails": (lambda api, s: api.admin("FetchStreamDetails", name=s), lambda s: s),
     "FetchGroupDetails": (lambda api, _: api.admin("FetchGroupDetails", groups=["none"]), lambda _: "*"),
     "FetchBrokerDetails": (lambda api, _: api.admin("FetchBrokerDetails"), lambda _: "*"),
+    "FetchClusterStatus": (lambda api, _: api.admin("FetchClusterStatus"), lambda _: "*"),
     "PublishToSubject": (
         lambda api, s: api.call("PublishToSubject", subject=f"{s}.x", value=b"x", ackPolicy=NONE), lambda s: f"{s}.x"
     ),
@@ -92,6 +126,19 @@ CALLS: dict[str, tuple[Callable[[Api, str], Any], Callable[[str], str]]] = {
     "SkipSink": (lambda api, s: about_sink(api, "SkipSink", sink_name(s), stream=s, partition=0), sink_name),
     "SetSinkQuota": (lambda api, s: about_sink(api, "SetSinkQuota", sink_name(s)), sink_name),
     "SetSinkOwner": (lambda api, s: about_sink(api, "SetSinkOwner", sink_name(s), owner="x"), sink_name),
+    "ReportArchived": (report_archived, lambda s: s),
+    "ReportQuery": (report_query, lambda s: s),
+    "FetchStreams": (lambda api, _: api.admin("FetchStreams"), lambda _: "*"),
+    "FetchLags": (lambda api, _: api.admin("FetchLags"), lambda _: "*"),
+    "FetchUsers": (lambda api, _: about_users(api, "FetchUsers"), lambda _: "*"),
+    "CreateUser": (lambda api, _: about_users(api, "CreateUser", name="ada", password="x"), lambda _: "*"),
+    "DeleteUser": (lambda api, _: about_users(api, "DeleteUser", name="ada"), lambda _: "*"),
+    "SetUserPassword": (lambda api, _: about_users(api, "SetUserPassword", name="ada", password="x"), lambda _: "*"),
+    "SetUserStatus": (lambda api, _: about_users(api, "SetUserStatus", name="ada"), lambda _: "*"),
+    "SetUserRights": (lambda api, _: about_users(api, "SetUserRights", name="ada"), lambda _: "*"),
+    "CreateUserToken": (lambda api, _: about_users(api, "CreateUserToken", user="ada", name="dev"), lambda _: "*"),
+    "DeleteUserToken": (lambda api, _: about_users(api, "DeleteUserToken", user="ada", name="dev"), lambda _: "*"),
+    "ReleaseHold": (release_hold, lambda s: s),
     "DeleteStream": (lambda api, s: api.call("DeleteStream", name=s), lambda s: s),
 }  # fmt: skip
 """Each method as a call on a stream, and the resource that it is denied or allowed on."""
@@ -102,14 +149,28 @@ ACTIONS: Final = {
     "FetchStreamDetails": "FetchPartitionMetadata",
     "FetchGroupDetails": "FetchMetadata",
     "FetchBrokerDetails": "FetchMetadata",
+    "FetchClusterStatus": "FetchMetadata",
     "OpenSink": "Publish",
     "PublishSink": "Publish",
     "FetchSinkStreams": "Publish",
+    "ReportArchived": "EditStream",
+    "ReportQuery": "Subscribe",
+    "FetchLags": "FetchMetadata",
+    "FetchStreams": "FetchMetadata",
+    "ReleaseHold": "EditStream",
     "FetchSinks": "ManageSinks",
     "DeleteSink": "ManageSinks",
     "SkipSink": "ManageSinks",
     "SetSinkQuota": "ManageSinks",
     "SetSinkOwner": "ManageSinks",
+    "FetchUsers": "ManageUsers",
+    "CreateUser": "ManageUsers",
+    "DeleteUser": "ManageUsers",
+    "SetUserPassword": "ManageUsers",
+    "SetUserStatus": "ManageUsers",
+    "SetUserRights": "ManageUsers",
+    "CreateUserToken": "ManageUsers",
+    "DeleteUserToken": "ManageUsers",
 }
 """The action of a method in a policy, if it is not the method's name."""
 

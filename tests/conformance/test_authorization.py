@@ -59,6 +59,23 @@ def test_all_methods_are_tested() -> None:
     assert CALLS.keys() == METHODS.keys() - {"PublishAsync", "AbortSink", "RenewSink"}
 
 
+def test_who_may_read_a_stream_may_not_hold_its_records_without_that_right(
+    mutual: Mutual, root: Api, stream: str
+) -> None:
+    root.create(stream)
+
+    def report(api: Api, *, hold: bool) -> list[str]:
+        return list(api.admin("ReportQuery", query=f"{stream}-q", streams=[{"name": stream}], hold=hold).unknown)
+
+    mutual.allow(rule("reader", "Subscribe", stream))
+    with mutual.api("reader") as reader:
+        assert report(reader, hold=False) == [stream]
+        with pytest.raises(Failed, check=denied("HoldRetention", stream)):
+            report(reader, hold=True)
+        mutual.allow(rule("reader", ["Subscribe", "HoldRetention"], stream))
+        assert report(reader, hold=True) == [stream]
+
+
 def test_a_stream_on_a_subject_does_not_bypass_the_rights_on_it(mutual: Mutual, root: Api, stream: str) -> None:
     mine = f"{stream}-mine"
     root.create(stream)

@@ -12,6 +12,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, NamedTuple, Self
 
+import yaml
+
 from tests.docs.snippets import ROOT, Snippet, snippets
 
 __all__ = ["HOW_TO", "Reader", "Step", "unused"]
@@ -41,8 +43,8 @@ class Reader:
     Args:
         directory: an empty directory, where every block runs.
         page: name of the page in docs/how-to, or its whole path.
-        replaced: text of the page that does not exist in the test, and its replacement; `{address}`, `{nats}` and
-            `{http}` are those of the running broker.
+        replaced: text of the page that does not exist in the test, and its replacement; `{address}`, `{nats}`,
+            `{http}` and `{iggy}` are those of the running broker.
         settings: the broker's, with dotted keys; ports are always free ones.
     """
 
@@ -115,9 +117,10 @@ class Reader:
         return ended.stdout
 
     def here(self, text: str) -> str:
-        """A block's text with the replacements for addresses and paths."""
+        """A block's text with the replacements for addresses and paths; without a broker, addresses stay as written."""
         for written, stands in self.replaced.items():
-            text = text.replace(written, stands.format_map(self.ready))
+            if self.ready or "{" not in stands:
+                text = text.replace(written, stands.format_map(self.ready))
         return text
 
     def environment(self) -> dict[str, str]:
@@ -130,15 +133,24 @@ class Reader:
         return {**kept, **ours}
 
     def start(self, line: str) -> None:
-        """Start the broker with a command line of the page, and wait until it is ready."""
-        (self.directory / "settings.json").write_text(json.dumps(self._settings))
+        """Start the broker with a command line of the page, and wait until it is ready.
+
+        The broker takes one file of settings: the test's take the place of those in the page's file.
+        """
+        words = shlex.split(line)[1:]
+        written: dict[str, object] = {}
+        if "--config" in words:
+            at = words.index("--config")
+            written = dotted(yaml.safe_load((self.directory / words[at + 1]).read_text()))
+            del words[at : at + 2]
+        (self.directory / "settings.json").write_text(json.dumps(written | self._settings))
         ready = self.directory / "ready.json"
         ready.unlink(missing_ok=True)
         log = self.directory / "broker.log"
         added = ["--config", "settings.json", "--ready-file", str(ready)]
         with log.open("ab") as file:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "bascule.cli", *shlex.split(line)[1:], *added],
+                [sys.executable, "-m", "bascule.cli", *words, *added],
                 cwd=self.directory,
                 env={name: value for name, value in self.environment().items() if name != "BASCULE_URL"},
                 stdin=subprocess.DEVNULL,
@@ -151,7 +163,9 @@ class Reader:
             assert time.monotonic() < end, log.read_text()
             time.sleep(0.02)  # the file appears by itself; there is nothing to wait on
         said = json.loads(ready.read_text())
-        self.ready = {"address": said["address"], "nats": said["nats_url"], "http": said["http_address"]}
+        names = {"address": "address", "nats": "nats_url", "http": "http_address", "iggy": "iggy_address"}
+        names["iggy_http"] = "iggy_http_address"
+        self.ready = {name: said[key] for name, key in names.items() if said.get(key)}
 
     def stop(self) -> None:
         """Stop the broker, if one runs; it must end with 0."""
@@ -165,6 +179,14 @@ class Reader:
             process.kill()
             process.wait()
         self.ready = {}
+
+
+def dotted(document: Mapping[str, object], above: str = "") -> dict[str, object]:
+    """The settings of a file by their dotted keys."""
+    flat: dict[str, object] = {}
+    for key, value in document.items():
+        flat |= dotted(value, f"{above}{key}.") if isinstance(value, Mapping) else {above + key: value}
+    return flat
 
 
 def is_start(snippet: Snippet) -> bool:

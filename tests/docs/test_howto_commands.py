@@ -13,6 +13,7 @@ from bascule import config
 from bascule.cli import main
 from bascule.testing import broker
 
+from tests.docs.reader import dotted
 from tests.docs.snippets import ROOT, commands, shell, snippets
 
 HOW_TO = ROOT / "docs" / "how-to"
@@ -92,10 +93,6 @@ def test_encrypt_streams_at_rest(here: Path) -> None:
     )
     settings = config.load(None, first, {})
     assert (list(settings.encryption.keys), settings.streams.encryption) == (["2026-11"], True)
-    with broker(settings=_dotted(second)) as running, bascule.connect(running.url) as client:
+    with broker(settings=dotted(second)) as running, bascule.connect(running.url) as client:
         client.create_stream("s", options=bascule.StreamOptions(encryption=True))
         assert client.publish("s", b"x").offset == 0
-
-
-def _dotted(document: dict[str, dict[str, Any]]) -> dict[str, Any]:
-    return {f"{section}.{name}": value for section, names in document.items() for name, value in names.items()}

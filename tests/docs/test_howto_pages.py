@@ -32,8 +32,11 @@ class Followed(NamedTuple):
 
 OF_THEIR_OWN: Final = {
     "archive.md": "tests/docs/test_archive_page.py::test_the_page_is_followed_to_its_end",
+    "cluster.md": "tests/docs/test_cluster_page.py::test_the_page_is_followed_to_its_end",
     "encrypt.md": "tests/docs/test_howto_commands.py::test_encrypt_streams_at_rest",
+    "iggy.md": "tests/docs/test_howto_iggy.py::test_the_page_is_followed_to_its_end",
     "liftbridge.md": "tests/docs/test_howto_liftbridge.py::test_the_page_is_followed_to_its_end",
+    "replay.md": "tests/docs/test_replay_page.py::test_the_page_is_followed_to_its_end",
     "repair.md": "tests/docs/test_howto_commands.py::test_check_and_repair_the_data",
     "sink.md": "tests/docs/test_sink_page.py::test_the_page_is_followed_to_its_end",
     "secure.md": "tests/docs/test_secure.py::test_the_page_is_followed_from_tls_to_a_new_policy",
@@ -89,12 +92,13 @@ def remove(read: Followed) -> None:
 
 
 def monitor(read: Followed) -> None:
-    probe, metrics = (step.printed for step in read.steps)
+    probe, metrics, lags = (step.printed for step in read.steps)
     (shown,) = re.findall(r"^```text\n(.*?)^```", read.page.read_text(), re.DOTALL | re.MULTILINE)
     names = re.findall(r"^(\[.\] .*?): ", shown, re.MULTILINE)
     assert re.findall(r"^(\[.\] .*?): ", probe, re.MULTILINE) == names
     assert all(probe.count(name.removeprefix("[+] ")) >= 2 for name in names), "the probe's text and the table"
     assert metrics.endswith("# EOF\n")
+    assert lags.endswith("[]\n"), "nobody reads from this broker"
 
 
 def jetstream(read: Followed) -> None:
@@ -120,6 +124,37 @@ def pipeline(read: Followed) -> None:
     assert outcome == "0 0 False\n"
 
 
+def tables(read: Followed) -> None:
+    shown, kept, history, iceberg, merged = [step.printed for step in read.steps if step.snippet.language == "python"]
+    assert iceberg.splitlines()[-1] == kept.splitlines()[-1]
+    assert kept.splitlines()[-1] == "[('apple', '12'), ('pear', '20')]"
+    versions = [("apple", "10", False), ("apple", "12", True), ("pear", "20", True), ("plum", "7", False)]
+    assert history.splitlines()[-1] == str(versions)
+    assert merged.splitlines()[-1] == "[{'article': 'apple', 'price': 12}, {'article': 'pear', 'price': 20}]"
+    assert re.findall(r"^\|\s*(\w+)\|\s*(\d+)\|$", shown, re.MULTILINE) == [("apple", "12"), ("pear", "20")]
+
+
+def recipes(read: Followed) -> None:
+    programs = [step.printed for step in read.steps if "python " in step.snippet.text]
+    first, second, joined, amounts, repeated = [printed.splitlines() for printed in programs]
+    assert first[-2:] == ["10:00 12", "10:10 1"]
+    assert second[-4:] == ["10:00 12", "10:10 1", "10:25 3", "10:30 2"]
+    pair = "a 10:00 10:03"
+    assert [line for line in joined if re.match(r"[abc] ", line)] == [pair, pair, "c 10:02 10:04"], "of both runs"
+    *earlier, later = [line for line in amounts if re.match(r"\w+=", line)]
+    assert sorted(earlier) == ['apple={"pieces":3,"amount":30}', 'plum={"pieces":1}']
+    assert later == 'apple={"pieces":3,"amount":36}'
+    assert [line for line in repeated if re.match(r"\w+=", line)] == [*earlier, later], "stored once, at the old price"
+    (notebook,) = [step.printed for step in read.steps if step.snippet.language == "python"]
+    assert re.findall(r"^\|\s*(\d+)\|$", notebook, re.MULTILINE) == ["7"]
+
+
+def declarative(read: Followed) -> None:
+    assert read.steps[-1].printed == "[(1, 2.5), (2, 3.0), (3, 4.0)]\n"
+    with bascule.connect(read.url) as client:
+        assert [record.value for record in client.subscribe("sales_dlq", stop="latest").records()] == [b"not JSON"]
+
+
 def go(read: Followed) -> None:
     assert read.steps[-1].printed.splitlines() == [
         "stored at 0",
@@ -142,18 +177,21 @@ class Page(NamedTuple):
 PAGES: Final = {
     "backup.md": Page(backup),
     "command-line.md": Page(command_line, {"10.0.0.5:9292,10.0.0.6:9292": "{address}", **GRPC, **JQ}),
+    "declarative.md": Page(declarative),
     "go.md": Page(go, {**GRPC, **NATS}, ("go",)),
     "jetstream-publishers.md": Page(jetstream, NATS),
     "monitor.md": Page(monitor, HTTP, ("curl",)),
     "pipeline.md": Page(pipeline, GRPC),
     "python.md": Page(python, GRPC),
+    "recipes.md": Page(recipes, GRPC),
     "remove.md": Page(remove),
+    "tables.md": Page(tables, GRPC),
 }
 
 
 def marks(name: str) -> list[pytest.MarkDecorator]:
-    """The page of jobs starts Spark four times, which takes longer than other tests may."""
-    return [pytest.mark.spark] if name == "pipeline.md" else []
+    """These pages start Spark, the page of jobs four times, which takes longer than other tests may."""
+    return [pytest.mark.spark] if name in ("declarative.md", "pipeline.md", "recipes.md", "tables.md") else []
 
 
 def printed(steps: list[Step], text: str) -> str:

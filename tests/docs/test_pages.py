@@ -10,6 +10,7 @@ from bascule.cli import main as bascule
 from bascule.cli.liftbridge import command
 
 from tests.docs.snippets import PAGES, ROOT, commands, snippets
+from tests.unit.cli.commands import COMMANDS
 
 SHELL = [
     (snippet.page, line)
@@ -76,8 +77,6 @@ def test_commands_exist_with_their_options(page: str, line: str, capsys: pytest.
 
 
 def _command(words: list[str]) -> list[str]:
-    return (
-        words[:2]
-        if words[0] in {"stream", "config", "log", "cursor", "group", "sink", "context", "pipeline", "spark"}
-        else words[:1]
-    )
+    """The words that name the command; all, if there is none of this name."""
+    named = (words[:count] for count in (3, 2, 1))
+    return next((name for name in named if name in COMMANDS), words[:1] if words[0].startswith("-") else words)

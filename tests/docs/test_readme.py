@@ -73,7 +73,7 @@ def test_the_five_minute_start(started: TestBroker, tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_the_stream_is_a_spark_table_and_so_on_the_page_about_spark(started: TestBroker, tmp_path: Path) -> None:
     lines = [line for snippet in snippets(SPARK, "sh") for line in commands(snippet)]
-    assert [line.split()[1] for line in lines] == ["serve", "stream", "produce", "spark"]
+    assert [line.split()[1] for line in lines] == ["serve", "stream", "produce", "stream", "spark"]
     for line in lines[1:]:
         shell(line.replace("bascule ", ".venv/bin/bascule ", 1), started, tmp_path)
     (table,) = [snippet for snippet in snippets(README, "python") if "bascule.spark" in snippet.text]
@@ -84,6 +84,7 @@ def test_the_stream_is_a_spark_table_and_so_on_the_page_about_spark(started: Tes
     text = "\n".join([table.text, *page[:2], columns, page[2], columns, *page[3:6], count, page[6], COPIED])
     printed = python(table._replace(text=text), started, tmp_path)
     assert "hello spark" in printed
+    assert "harbour" in printed, "the header"
     found = [line for line in printed.splitlines() if line.startswith(("columns", "copied", "since"))]
     assert found == ["columns 6", "columns 2", "since 1", "copied 1"]
 

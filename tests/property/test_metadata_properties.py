@@ -10,6 +10,7 @@ import bascule.metadata
 from bascule.metadata import (
     Applied,
     Command,
+    CreateNamespace,
     CreateStream,
     DeleteStream,
     JoinGroup,
@@ -34,6 +35,7 @@ from bascule.metadata import (
     encode_snapshot,
     initial_state,
 )
+from bascule.metadata.iggy import IggyTopic
 from bascule.metadata.sink_commands import (
     AdvanceClock,
     DeleteSink,
@@ -47,6 +49,17 @@ from bascule.metadata.sink_commands import (
     SkipSink,
 )
 from bascule.metadata.sinks import TargetPartition, TargetStream
+from bascule.metadata.topic_commands import AddPartitions, ChangeTopic, RemovePartitions, RenameNamespace
+from bascule.metadata.user_commands import (
+    CreateUser,
+    CreateUserToken,
+    DeleteUser,
+    DeleteUserToken,
+    SetUserPassword,
+    SetUserRights,
+    UpdateUser,
+)
+from bascule.metadata.users import AccessToken, Rights, StreamRights, TopicRights
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -57,6 +70,7 @@ NAMESPACES = st.sampled_from(["default", "n", "m", ""])
 PORTS = st.one_of(st.integers(0, 65535), INT64)
 
 INDEXES = st.one_of(st.integers(0, 40), INT64)
+NUMBER = st.integers(-1, 3)
 NUMBERS = st.lists(st.integers(-1, 3), max_size=4).map(tuple)
 
 stream_settings = st.builds(
@@ -70,6 +84,7 @@ stream_settings = st.builds(
 placements = st.lists(
     st.builds(Placement, replicas=st.lists(BROKERS, max_size=4).map(tuple), leader=BROKERS), max_size=4
 ).map(tuple)
+topics = st.builds(IggyTopic, st.just(1), INT64, INT64, st.integers(0, 255))
 good_placements = st.lists(st.just(Placement(("a",), "a")), max_size=3).map(tuple)
 SINKS = st.sampled_from(["s", "t", ""])
 OWNERS = st.sampled_from(["", "ada"])
@@ -90,7 +105,22 @@ sink_targets = st.lists(
     ),
     max_size=2,
 ).map(tuple)
+USERS, BITS = st.integers(-1, 3), st.integers(-1, 1 << 10)
+RIGHTS_IDS = st.integers(-1, 3)
+topic_rights = st.lists(st.builds(TopicRights, RIGHTS_IDS, BITS), max_size=2)
+stream_rights = st.lists(st.builds(StreamRights, RIGHTS_IDS, BITS, topic_rights.map(tuple)), max_size=2)
+user_rights = st.one_of(st.none(), st.builds(Rights, BITS, stream_rights.map(tuple)))
+user_commands: st.SearchStrategy[Command] = st.one_of(
+    st.builds(CreateUser, NAMES, NAMES, INT64, st.booleans(), user_rights),
+    st.builds(UpdateUser, USERS, st.one_of(st.none(), NAMES), st.one_of(st.none(), st.booleans())),
+    st.builds(DeleteUser, USERS),
+    st.builds(SetUserRights, USERS, user_rights),
+    st.builds(SetUserPassword, USERS, st.one_of(st.none(), NAMES), NAMES),
+    st.builds(CreateUserToken, USERS, st.builds(AccessToken, NAMES, NAMES, EPOCHS), EPOCHS),
+    st.builds(DeleteUserToken, USERS, NAMES),
+)
 commands: st.SearchStrategy[Command] = st.one_of(
+    user_commands,
     st.builds(RegisterBroker, BROKERS, st.text(max_size=300), PORTS, INT64),
     st.just(RegisterBroker("a", "h", 1, 1)),
     st.builds(CreateStream, NAMESPACES, NAMES, NAMES, NAMES, INT64, stream_settings, placements),
@@ -99,6 +129,11 @@ commands: st.SearchStrategy[Command] = st.one_of(
     st.builds(PauseStream, NAMESPACES, NAMES, INDEXES, NUMBERS, st.booleans(), INT64),
     st.builds(ResumeStream, NAMESPACES, NAMES, INDEXES, NUMBERS, st.booleans(), INT64),
     st.builds(SetStreamReadonly, NAMESPACES, NAMES, INDEXES, NUMBERS, st.booleans(), INT64),
+    st.builds(AddPartitions, NAMESPACES, NAMES, INDEXES, NUMBER, good_placements, st.one_of(st.none(), INT64)),
+    st.builds(RemovePartitions, NAMESPACES, NAMES, INDEXES, NUMBER, NUMBER, st.one_of(st.none(), INT64)),
+    st.builds(ChangeTopic, NAMESPACES, NAMES, INDEXES, NAMES, topics, st.one_of(st.none(), INT64), st.none()),
+    st.builds(CreateNamespace, NAMESPACES, INT64),
+    st.builds(RenameNamespace, NAMESPACES, NUMBER, NAMES),
     st.builds(JoinGroup, NAMES, NAMES, st.lists(NAMES, max_size=4).map(tuple), BROKERS),
     st.builds(JoinGroup, st.just("x"), NAMES, st.sampled_from([("x",), ("x", "y"), ("z", "y")]), st.just("a")),
     st.builds(LeaveGroup, NAMES, NAMES, INDEXES, st.booleans()),

@@ -20,17 +20,18 @@ def main() -> int:
     parser.add_argument("--first", type=int, default=0, metavar="F", help="the first of them")
     parser.add_argument("--digests", action="store_true", help="print the digest of each seed")
     parser.add_argument("--planted", type=int, default=0, metavar="N", help="with planted bug N alive")
+    parser.add_argument("--follower", action="store_true", help="logs also do what a follower does")
     arguments = parser.parse_args()
     plant(arguments.planted)
     if arguments.seed is not None:
-        outcome = run_seed(arguments.seed, traced=True)
+        outcome = run_seed(arguments.seed, traced=True, follower=arguments.follower)
         print("\n".join(outcome.trace))
         print(f"seed {outcome.seed}: {outcome.events} events, digest {outcome.digest}")
         return int(bool(outcome.violation))
     started, events, failed = time.monotonic(), 0, 0
     reached: Counter[str] = Counter()
     for seed in range(arguments.first, arguments.first + arguments.seeds):
-        outcome = run_seed(seed)
+        outcome = run_seed(seed, follower=arguments.follower)
         events += outcome.events + outcome.operations
         reached += outcome.reached
         if arguments.digests:
@@ -40,7 +41,7 @@ def main() -> int:
             print(f"seed {seed}: {outcome.violation}", flush=True)
     seconds = time.monotonic() - started
     print(f"{arguments.seeds} seeds, {events:,} events in {seconds:.1f} s, {failed} with a violation", file=sys.stderr)
-    print(f"never met: {missing(reached)}", file=sys.stderr)
+    print(f"never met: {missing(reached, follower=arguments.follower)}", file=sys.stderr)
     return int(failed > 0)
 
 

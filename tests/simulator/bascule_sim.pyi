@@ -128,6 +128,18 @@ class Log:
         """Records removed by each compaction that ended since the last call."""
     def checkpoint(self) -> None: ...
     def set_options(self, *, memory: bool, segment_bytes: int, segment_age_ns: int, preallocate_bytes: int) -> None: ...
+    def link_at(self, offset: int) -> int | None:
+        """The link at an offset; none: no batch begins or ends there, or it is not stored."""
+    def epoch_end(self, epoch: int) -> tuple[int, int]:
+        """The last leader epoch at or below `epoch` (0: none), and the offset where its records end (exclusive)."""
+    def batches(self, offset: int) -> bytes:
+        """The stored batches from a boundary up to the log end, committed or not."""
+    def append_verbatim(self, batches: bytes, now_ns: int) -> tuple[int, int]:
+        """Append stored batches as they are; offset of the first record, offset after the last."""
+    def truncate(self, to: int, epoch: int) -> None:
+        """End the log at `to`. After an error other than a refusal (no_boundary, committed) it is closed."""
+    def reset_at(self, leader: Log, offset: int) -> None:
+        """Empty the log and begin at a boundary of `leader` with the state of that one. After an error it is closed."""
     def close(self) -> None: ...
     def delete(self) -> None: ...
     def abandon(self) -> None:

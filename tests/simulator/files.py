@@ -41,6 +41,25 @@ def batches(content: bytes) -> list[BatchPlace]:
     return found
 
 
+def known_batches(content: bytes) -> list[BatchPlace]:
+    """The batches up to the first whose extent is unknown.
+
+    The extent of a batch is known if its header checksum matches, or if its successor carries its link. A header with a
+    damaged length may seem to cover its successors.
+    """
+    found = batches(content)
+    for i, batch in enumerate(found):
+        followed = i + 1 < len(found) and found[i + 1].chain == batch.link
+        if not followed and not _has_valid_header(content, batch.position):
+            return found[:i]
+    return found
+
+
+def _has_valid_header(content: bytes, position: int) -> bool:
+    (stored,) = struct.unpack_from("<I", content, position + HEADER_BYTES - 4)
+    return crc32c(content[position : position + HEADER_BYTES - 4]) == stored
+
+
 def checkpoint(content: bytes) -> tuple[int, int, int] | None:
     """High watermark, log start and durable point of the newer valid slot."""
     slots: list[tuple[int, tuple[int, int, int]]] = []

@@ -124,7 +124,7 @@ def lay_stray(disk: Disk, model: Model, stream: Stream, reached: Reached) -> str
     contents = {path: disk.read(path) for _, path in files.segments(disk.paths(), model.path)}
     targets: list[tuple[str, int, tuple[int, int]]] = []
     for path, content in contents.items():
-        whole = files.batches(content)
+        whole = files.known_batches(content)
         for page in range(PAGE, len(content), PAGE):
             hit = [batch for batch in whole if batch.position < page + PAGE and batch.end > page]
             if hit and _is_known(content, whole, page) and all(batch.next_offset <= known[2] for batch in hit):
@@ -147,7 +147,7 @@ def lay_stray(disk: Disk, model: Model, stream: Stream, reached: Reached) -> str
 
 
 def _is_known(content: bytes, found: list[files.BatchPlace], page: int) -> bool:
-    """Whether all batches of a page were found: earlier damage may hide the following ones."""
+    """Whether all batches of a page are known: earlier damage may hide the following ones."""
     behind = content[found[-1].end : page + PAGE] if found else content
     return not any(behind)
 
@@ -160,17 +160,17 @@ def _harm_segment(disk: Disk, model: Model, stream: Stream, reached: Reached) ->
     durable = known[2]
     found: list[tuple[str, files.BatchPlace]] = []
     for _, path in files.segments(disk.paths(), model.path):
-        whole = files.batches(disk.read(path))
+        whole = files.known_batches(disk.read(path))
         found += [(path, batch) for batch in whole if batch.next_offset <= durable]
     if not found:
         return ""
     path, batch = stream.choice(found)
     page = batch.position // PAGE * PAGE
     reached_by_page = [
-        other for other in files.batches(disk.read(path)) if other.position < page + PAGE and other.end > page
+        other for other in files.known_batches(disk.read(path)) if other.position < page + PAGE and other.end > page
     ]
     content = disk.read(path)
-    whole = page > 0 and _is_known(content, files.batches(content), page)
+    whole = page > 0 and _is_known(content, files.known_batches(content), page)
     zeros = page > 0 and all(other.next_offset <= durable for other in reached_by_page) and stream.maybe(0.3)
     zeros &= whole
     if zeros:

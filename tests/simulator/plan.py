@@ -66,6 +66,8 @@ class Plan:
     """Probability of a compaction or a trim after an operation."""
     strays: float
     """Probability that a page is overwritten by another one between two runs."""
+    follow: float = 0.0
+    """Probability of a follower's work after an operation."""
     faults: bool = field(default=False)
     """Whether there are faults other than power cuts."""
 

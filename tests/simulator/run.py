@@ -26,9 +26,12 @@ class Outcome:
     trace: list[str] = field(default_factory=list[str])
 
 
-def run_seed(seed: int, *, traced: bool = False) -> Outcome:
-    """Simulate one seed. An error of the simulator also counts as a violation."""
-    world = World(seed, traced=traced)
+def run_seed(seed: int, *, traced: bool = False, follower: bool = False) -> Outcome:
+    """Simulate one seed. An error of the simulator also counts as a violation.
+
+    `follower`: its logs also do what a follower does.
+    """
+    world = World(seed, traced=traced, follower=follower)
     violation = ""
     try:
         world.run()

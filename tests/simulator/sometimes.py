@@ -67,6 +67,16 @@ SITUATIONS = (
     "timestamps were raised to the latest",
 )
 
+FOLLOWED = (
+    "a follower refused batches that do not follow",
+    "a follower took batches as they are",
+    "a follower's log was reset",
+    "a follower's log was truncated",
+    "the power went during a reset",
+    "the power went during a truncation",
+)
+"""Those of runs in which logs also do what a follower does."""
+
 
 class Reached:
     """Counts the situations."""
@@ -80,12 +90,13 @@ class Reached:
         Raises:
             KeyError: the situation is not in the list.
         """
-        if situation not in SITUATIONS:
+        if situation not in SITUATIONS + FOLLOWED:
             raise KeyError(situation)
         if when:
             self.counts[situation] += 1
 
 
-def missing(counts: Counter[str]) -> list[str]:
+def missing(counts: Counter[str], *, follower: bool = False) -> list[str]:
     """The situations that did not occur."""
-    return [situation for situation in SITUATIONS if not counts[situation]]
+    expected = SITUATIONS + FOLLOWED if follower else SITUATIONS
+    return [situation for situation in expected if not counts[situation]]

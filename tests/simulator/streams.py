@@ -37,3 +37,4 @@ class Streams:
         self.checks = Stream(seed, "checks")
         self.keys = Stream(seed, "keys")
         self.strays = Stream(seed, "strays")
+        self.follow = Stream(seed, "follow")

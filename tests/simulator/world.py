@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+from dataclasses import replace
 
 from tests.simulator import checks, things
 from tests.simulator.checks import PowerGoneError
+from tests.simulator.follower import follow
 from tests.simulator.harm import harm, lay_stray, raise_ghost, remember
 from tests.simulator.model import Model, RunEndedError, ViolationError
 from tests.simulator.native import Disk, Log, SimError, Store
@@ -17,9 +19,11 @@ from tests.simulator.streams import Streams
 class World:
     """The simulation of one seed."""
 
-    def __init__(self, seed: int, *, traced: bool = False) -> None:
+    def __init__(self, seed: int, *, traced: bool = False, follower: bool = False) -> None:
         self.streams = Streams(seed)
         self.plan: Plan = draw(self.streams.plan)
+        if follower:
+            self.plan = replace(self.plan, follow=self.streams.follow.uniform(0.05, 0.4))
         self.disk = Disk(seed)
         self.reached = Reached()
         self.trace: list[str] | None = [] if traced else None
@@ -81,6 +85,8 @@ class World:
             self._begin(may_fail=True)
             for _ in range(self.streams.schedule.randint(1, self.plan.steps)):
                 things.one_thing(self)
+                if self.streams.follow.maybe(self.plan.follow):
+                    follow(self, self.streams.follow.randrange(len(self.models)))
             self._end()
         except (RunEndedError, PowerGoneError):
             if self.disk.is_stopped():
@@ -336,6 +342,8 @@ DOING = {
     "during a compaction",
     "during a creation",
     "during a maintenance",
+    "during a reset",
     "during a step",
+    "during a truncation",
     "during an append",
 }

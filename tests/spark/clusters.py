@@ -10,6 +10,7 @@ from pathlib import Path
 
 from bascule.spark.spark_home import linked_home
 
+from tests import java_start
 from tests.waiting import until
 
 EXECUTOR = "CoarseGrainedExecutorBackend"
@@ -31,8 +32,12 @@ def own_home(folder: Path) -> Path:
 
 
 def clean_environment(**more: str) -> dict[str, str]:
-    """The environment of this process without settings of Spark, on loopback."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("SPARK", "PYSPARK"))}
+    """The environment of this process without settings of Spark, but for those that start a JVM fast; on loopback."""
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("SPARK", "PYSPARK")) or name in (java_start.SUBMIT, java_start.LAUNCHER)
+    }
     return {**kept, "SPARK_LOCAL_IP": "127.0.0.1", **more}
 
 
@@ -46,7 +51,12 @@ def standalone_cluster(folder: Path, cores: int = 2, **environment: str) -> Gene
         environment: of master and workers.
     """
     started: list[subprocess.Popen[bytes]] = []
-    environment = clean_environment(SPARK_WORKER_DIR=str(folder / "work"), SPARK_DAEMON_MEMORY="256m", **environment)
+    environment = clean_environment(
+        SPARK_WORKER_DIR=str(folder / "work"),
+        SPARK_DAEMON_MEMORY="256m",
+        SPARK_DAEMON_JAVA_OPTS=java_start.brief_options(),
+        **environment,
+    )
 
     def start(log: Path, *arguments: str) -> Path:
         command = [spark_home() / "bin/spark-class", *arguments]

@@ -11,9 +11,11 @@ import bascule.testing
 import pytest
 from bascule import failpoints
 from bascule.testing import TestBroker as Broker
+from buckets import Bucketed
 from harness import Streams
 
 from tests.failpoints import Points
+from tests.torture.s3_service import s3_service
 
 
 @pytest.fixture(scope="module")
@@ -34,6 +36,18 @@ def streams(tmp_path: Path) -> Iterator[Streams]:
     made = Streams(tmp_path / "data")
     yield made
     made.close()
+
+
+@pytest.fixture(scope="module")
+def s3_endpoint() -> Iterator[str]:
+    """An S3 service with the bucket `lake`, in a process of its own: calls of deltalake hold the interpreter."""
+    with s3_service() as port:
+        yield f"http://127.0.0.1:{port}"
+
+
+@pytest.fixture
+def bucket(s3_endpoint: str, tmp_path: Path) -> Bucketed:
+    return Bucketed(s3_endpoint, tmp_path)
 
 
 @pytest.fixture(scope="session")

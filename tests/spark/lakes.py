@@ -1,12 +1,14 @@
 """Queries that archive streams, and the rows of their tables."""
 
 import json
+import shutil
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal
 
 import bascule.spark
 from bascule.lake import ArchiveOptions
+from bascule.testing import TestBroker
 from harness import Streams
 
 pa: Any = import_module("pyarrow")
@@ -22,7 +24,9 @@ DAY_US = 86_400_000_000
 class Archive:
     """An archive of streams, with a checkpoint that outlives its queries."""
 
-    def __init__(self, spark: Any, streams: Streams, folder: Path, table_format: Format, **options: Any) -> None:
+    def __init__(
+        self, spark: Any, streams: Streams | TestBroker, folder: Path, table_format: Format, **options: Any
+    ) -> None:
         self._spark = spark
         self.options: dict[str, Any] = {"stream": "s", "address": streams.address, "longPollMs": 100, **options}
         self.format: Format = table_format
@@ -58,6 +62,13 @@ class Archive:
         newest = max((self.checkpoint / "commits").glob("[0-9]*"), key=lambda path: int(path.name))
         newest.unlink()
         (newest.parent / f".{newest.name}.crc").unlink(missing_ok=True)
+
+    def delete(self) -> None:
+        """Delete the table, as an operator does."""
+        if self.format == "iceberg":
+            properties = json.loads(Path(self.options["credentials"]).read_text())
+            catalogs.load_catalog("default", **properties).drop_table(self.to)
+        shutil.rmtree(self._place)
 
     def epochs(self) -> int:
         """Number of finished epochs."""

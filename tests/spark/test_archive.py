@@ -1,6 +1,7 @@
 """Streams as Delta, Parquet and Iceberg tables, with real Spark: content, partitions, replays, kills, refusals."""
 
 import os
+import shutil
 import time
 from importlib import import_module
 from pathlib import Path
@@ -8,7 +9,7 @@ from typing import Any
 
 import bascule.lake
 import pytest
-from bascule.errors import UsageError
+from bascule.errors import StateError, UsageError
 from bascule.failpoints import Name
 from harness import Streams
 from lakes import FORMATS, Archive, Format, catalog_file, read
@@ -151,21 +152,22 @@ def test_a_deleted_checkpoint_is_refused_and_continued_with_the_remedy(
     assert first.offsets() == [(0, i) for i in range(15)]
 
 
-def test_two_archivers_of_one_table(spark: Any, streams: Streams, tmp_path: Path) -> None:
+@pytest.mark.parametrize("table_format", FORMATS)
+def test_two_archivers_of_one_table(spark: Any, streams: Streams, tmp_path: Path, table_format: Format) -> None:
     """Of different streams both are exact; of the same stream one is refused."""
     for name in ("s", "t"):
         streams.create(name)
         streams.put(name, [name.encode()] * 200)
     to = tmp_path / "table"
     both = [
-        Archive(spark, streams, tmp_path / name, "delta", to=to, stream=name, maxOffsetsPerTrigger=40)
+        Archive(spark, streams, tmp_path / name, table_format, to=to, stream=name, maxOffsetsPerTrigger=40)
         for name in ("s", "t")
     ]
     queries = [archive.start(available_now=True) for archive in both]
     assert all(query.awaitTermination(120) for query in queries)
     assert [(row["stream"], row["offset"]) for row in both[0].rows()] == [(n, i) for n in "st" for i in range(200)]
     assert "another query archives the same stream" in ended(
-        Archive(spark, streams, tmp_path / "third", "delta", to=to)
+        Archive(spark, streams, tmp_path / "third", table_format, to=to)
     )
     assert len(both[0].rows()) == 400
 
@@ -192,10 +194,10 @@ def test_compaction_and_vacuum_keep_rows_and_epochs(spark: Any, streams: Streams
     assert bascule.lake.compact(options)["numFilesRemoved"] == 2
     for path in Path(archive.to).glob("*.parquet"):
         os.utime(path, (0, 0))
-    orphan = Path(archive.to) / "part-of-a-failed-attempt.parquet"
+    orphan = Path(archive.to) / f"part-{'0' * 32}-1-00001.parquet"  # of a failed attempt
     orphan.write_bytes(b"")
     os.utime(orphan, (0, 0))
-    fresh = Path(archive.to) / "part-of-a-running-attempt.parquet"
+    fresh = Path(archive.to) / f"part-{'0' * 32}-2-00001.parquet"  # of a running one
     fresh.write_bytes(b"")
     with pytest.raises(UsageError, match="may belong to a running micro-batch"):
         bascule.lake.vacuum(options, retention_hours=0)
@@ -253,6 +255,37 @@ def test_batches_are_appended_to_an_iceberg_table_once(spark: Any, tmp_path: Pat
         assert [row["offset"] for row in found] == list(range(number, 60, 2))
 
 
+@pytest.mark.parametrize("table_format", FORMATS)
+def test_a_table_that_was_deleted_is_refused_and_not_created_again(
+    spark: Any, streams: Streams, tmp_path: Path, table_format: Format
+) -> None:
+    streams.create("s")
+    streams.put("s", [b"a"])
+    archive = Archive(spark, streams, tmp_path, table_format)
+    archive.run()
+    archive.delete()
+    with pytest.raises(StateError, match="has none of this query's epochs, and the checkpoint continues with epoch 1"):
+        archive.start(available_now=True)
+    assert archive.files() == []
+
+
+def test_the_table_of_a_stream_that_was_deleted_is_refused_by_its_next_epoch(
+    spark: Any, streams: Streams, tmp_path: Path
+) -> None:
+    streams.create("s")
+    streams.create("t")
+    streams.put("s", [b"a"])
+    archive = Archive(spark, streams, tmp_path, "delta", stream=["s", "t"], to=tmp_path / "of-{stream}")
+    archive.run()
+    shutil.rmtree(tmp_path / "of-s")
+    streams.put("t", [b"b"])
+    archive.run()
+    assert archive.offsets("t") == [(0, 0)], "the table of another stream begins with a later epoch"
+    streams.put("s", [b"c"])
+    assert "[sink_epoch] " in ended(archive)
+    assert not (tmp_path / "of-s" / "_delta_log").exists()
+
+
 def test_rows_without_offsets_are_appended_once_by_epoch(spark: Any, tmp_path: Path) -> None:
     options = bascule.lake.ArchiveOptions(str(tmp_path / "table"))
     rows = spark.createDataFrame([("a", 1), ("b", 2)], "word string, count int")
@@ -271,7 +304,7 @@ def test_rows_without_offsets_are_appended_once_by_epoch(spark: Any, tmp_path: P
         ({"columns": ["offset", "value"]}, "columns of an archive include"),
         ({"queryId": "q"}, "option queryId cannot be given to archive"),
         ({"stream": None, "streamPattern": "s.*"}, "for one table per stream"),
-        ({"partition_by": "day"}, "partitionBy day needs a column day"),
+        ({"partition_by": "day"}, "partition_by day needs a column day"),
         ({"fileBytes": "1"}, "option fileBytes is '1'"),
         ({"available_now": True, "every": "1 second"}, "available_now and every are both given"),
     ],

@@ -103,16 +103,17 @@ def test_invalid_options_are_rejected_before_anything_is_read(spark: Any, stream
         scan(spark, "t", address=streams.address)
 
 
-def test_an_error_begins_with_its_sentence(spark: Any, streams: Streams) -> None:
+def test_an_error_begins_with_its_code_and_sentence(spark: Any, streams: Streams) -> None:
     """Only Spark's own header comes before the error; there is no traceback."""
     streams.create("s")
     sentences = {
-        refused(read(spark, streams, startingOffsets='{"s": {"0": 1}}')): "beyond the high watermark 0",
-        refused(read(spark, streams, stream="t")): "stream default/t does not exist",
+        refused(read(spark, streams, startingOffsets='{"s": {"0": 1}}')): "[offset_out_of_range] ",
+        refused(read(spark, streams, stream="ss")): "[stream_not_found] stream default/ss does not exist (did you mean "
+        "s?); correct the name, or create it with `bascule stream create`",
     }
     with pytest.raises(Exception, match="bascule") as raised:
         read(spark, streams, startingOffsets='{"t": {"0": 1}}')
-    sentences[str(raised.value)] = "option startingOffsets names the stream 't', which is not read"
+    sentences[str(raised.value)] = "[invalid_argument] option startingOffsets names the stream 't'"
     for message, sentence in sentences.items():
         assert sentence in message.splitlines()[0]
         assert "Traceback" not in message.split("JVM stacktrace")[0]

@@ -16,8 +16,11 @@ ROWS = 10_000
 JUDGED = {
     "spark_read": 6,
     "spark_write": 2,
-    "spark_archive": 2,
-    "spark_latency": 8,
+    "spark_archive": 4,
+    "spark_replay": 1,
+    "spark_tiered": 4,
+    "spark_merge": 1,
+    "spark_latency": 9,
     "spark_idle": 8,
 }
 """Number of figures with a bar, by part."""

@@ -25,6 +25,7 @@ from clusters import (
 )
 from lakes import read
 
+from tests import java_start
 from tests.conformance.mutual import Mutual, mutual_broker, rule
 from tests.waiting import until
 
@@ -36,6 +37,7 @@ ROWS = 2000
 CONFIG = {
     "spark.ui.enabled": "false",
     "spark.executor.memory": "512m",
+    "spark.executor.extraJavaOptions": java_start.brief_options(),
     "spark.sql.execution.arrow.maxRecordsPerBatch": "200",
 }
 

@@ -1,5 +1,6 @@
 """Workers of PySpark's daemon without a JVM: the test has the other end of their sockets."""
 
+import importlib.util
 import os
 import select
 import socket
@@ -143,3 +144,44 @@ def test_an_idle_worker_that_is_released_ends_silently(tmp_path: Path, module: s
 def test_without_the_fix_it_fails_on_the_closed_socket(tmp_path: Path) -> None:
     """When PySpark has fixed that, `bascule.spark.idle` can be removed."""
     assert "BrokenPipeError" in said(tmp_path, PYSPARKS, "pass")
+
+
+PLANNER = """
+import sys
+from types import SimpleNamespace
+from bascule.spark.idle import leave_stopped_planner
+
+sys.modules["__main__"] = SimpleNamespace(__spec__=SimpleNamespace(name={name!r}))
+try:
+    try:
+        raise {failure}
+    finally:
+        leave_stopped_planner()  # PySpark calls the reader's `stop` here
+except BaseException as failure:
+    print("PySpark reports", type(failure).__name__)
+"""
+RUNNER = "pyspark.sql.streaming.python_streaming_source_runner"
+
+
+@pytest.mark.parametrize(
+    ("name", "failure", "said"),
+    [
+        (RUNNER, "EOFError", ""),
+        (RUNNER, "BrokenPipeError", ""),
+        (RUNNER, "ValueError", "PySpark reports ValueError\n"),
+        ("program", "EOFError", "PySpark reports EOFError\n"),
+    ],
+)
+def test_a_planner_whose_query_has_ended_leaves_without_a_traceback(name: str, failure: str, said: str) -> None:
+    code = PLANNER.format(name=name, failure=failure)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    assert (done.stdout, done.stderr) == (said, "")
+
+
+def test_the_module_of_the_planner_is_pysparks_and_calls_stop() -> None:
+    """If this fails with a new PySpark, look again at what its planner does when Spark closes its socket."""
+    found = importlib.util.find_spec(RUNNER)
+    assert found is not None
+    assert found.origin is not None
+    text = Path(found.origin).read_text()
+    assert "finally:\n            reader.stop()\n    except BaseException as e:" in text

@@ -93,9 +93,32 @@ spark.stop()
 """
 
 
-def run(streams: Streams, **options: object) -> subprocess.CompletedProcess[str]:
+REFUSED = """
+import sys
+import bascule.spark
+spark = bascule.spark.session("java", master="local[1]", config={"spark.ui.enabled": False}, **OPTIONS)
+address = {"address": sys.argv[1], "stream": "s"}
+loaded = spark.read.format("bascule").options(view="table", **address).load()
+attempts = [lambda: spark.sql("select nothing from values (1)"), loaded.count, loaded.toPandas]
+def fail(batch, epoch): raise ValueError("of the user")
+batches = spark.readStream.format("bascule").options(**address).load().writeStream.foreachBatch(fail)
+attempts.append(lambda: batches.trigger(availableNow=True).start().awaitTermination())
+attempts.append(lambda: list(loaded.toLocalIterator()))
+for attempt in attempts:
+    try:
+        attempt()
+    except Exception as failure:
+        print(type(failure).__name__)
+        if "of the user" in str(failure):
+            import traceback
+            print(*traceback.format_exception(failure), file=sys.stderr)
+spark.stop()
+"""
+
+
+def run(streams: Streams, program: str = PROGRAM, **options: object) -> subprocess.CompletedProcess[str]:
     """A program that counts the records of a stream in a new JVM."""
-    program = PROGRAM.replace("OPTIONS", repr(options))
+    program = program.replace("OPTIONS", repr(options))
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("SPARK", "PYSPARK"))}
     command = [sys.executable, "-c", program, streams.address]
     return subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=170)
@@ -123,6 +146,48 @@ def test_a_session_prints_nothing_but_errors(streams: Streams) -> None:
     shown = run(streams)
     assert (shown.returncode, shown.stderr) == (0, "")
     assert shown.stdout.startswith("0 ")
+
+
+@pytest.mark.spark
+def test_a_failure_is_printed_in_sentences_without_frames_of_spark(streams: Streams) -> None:
+    streams.create("s")
+    streams.put("s", [b"without a key"])
+    shown = run(streams, REFUSED)
+    assert shown.returncode == 0, shown.stderr
+    raised = ["AnalysisException", "PythonException", "PythonException", "StreamingQueryException", "PythonException"]
+    assert shown.stdout.split() == raised
+    # A task is tried once, so that what it failed of is in the exception alone.
+    assert "ERROR Executor" not in shown.stderr
+    assert shown.stderr.count("aborting job") == 3
+    assert shown.stderr.count("\nValueError: of the user") == 2, "once in the log, and once in the exception"
+    assert "_call_proxy" not in shown.stderr
+    assert not [line for line in shown.stderr.splitlines() if line.startswith(("\tat ", "\t...", "{"))], shown.stderr
+
+
+@pytest.mark.spark
+def test_where_tasks_are_repeated_each_failure_of_a_task_is_printed_once(streams: Streams) -> None:
+    streams.create("s")
+    streams.put("s", [b"without a key"])
+    shown = run(streams, REFUSED.replace("local[1]", "local[1,2]"))
+    assert shown.returncode == 0, shown.stderr
+    assert shown.stderr.count("ERROR Executor: Exception in task") == 6, "of three actions, each tried twice"
+    assert shown.stderr.count("ERROR TaskSetManager") == 3
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize(
+    ("name", "value", "reason"),
+    [
+        ("spark.driver.memory", "many", "[JAVA_GATEWAY_EXITED] Java gateway process exited"),
+        ("spark.task.cpus", "many", "org.apache.spark.SparkIllegalArgumentException: [INVALID_CONF_VALUE"),
+    ],
+)
+def test_a_session_that_does_not_start_says_why(name: str, value: str, reason: str, streams: Streams) -> None:
+    shown = run(streams, PROGRAM.replace('{"spark.ui.enabled": False}', repr({name: value})))
+    assert shown.returncode == 1
+    last = shown.stderr.splitlines()[-1]
+    assert last.startswith(f"bascule.errors.StateError: Spark does not start: {reason}"), shown.stderr
+    assert last.endswith("`bascule spark doctor` checks this machine")
 
 
 @pytest.mark.spark

@@ -38,6 +38,18 @@ def test_this_machine_is_fine(streams: Streams) -> None:
     assert findings["Java"].found.startswith("Java ")
 
 
+@pytest.mark.parametrize("master", ["locl[2]", "local[two]", "local[]", "127.0.0.1:7077", ""])
+def test_a_wrong_master_url_fails(master: str) -> None:
+    found = by_name(doctor(master=master))["master"]
+    assert (found.outcome, found.found) == ("failed", f"{master!r} is not a master URL")
+    assert "local[2]" in found.remedy
+
+
+@pytest.mark.parametrize("master", ["local", "local[2]", "local[*, 4]", "local-cluster[2,1,1024]", "yarn", "k8s://h:1"])
+def test_other_master_urls_pass(master: str) -> None:
+    assert "master" not in by_name(doctor(master=master))
+
+
 def test_a_broker_that_does_not_answer_fails_at_once() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))

@@ -56,6 +56,15 @@ def test_mistakes_name_option_value_and_remedy(given: dict[str, str], sentence: 
         [EXAMPLE.read(given).value(option) for option in (COUNT, DELAY, MODE, QUIET, *_given(given), NAME)]
 
 
+def test_the_spelling_of_the_user_is_kept_and_that_of_an_option_elsewhere_is_ours() -> None:
+    with pytest.raises(UsageError, match="there is no option 'XYZ'; there are targetName, count, limit,"):
+        EXAMPLE.read({"XYZ": "1"})
+    with pytest.raises(UsageError, match=r"there is no option 'maxOffsetsPerTrigger' here: it is an option of reads$"):
+        EXAMPLE.read({"maxoffsetspertrigger": "1"})
+    with pytest.raises(UsageError, match=r"^option targetName has the text of a PEM file"):
+        EXAMPLE.read({"targetname": "-----BEGIN PRIVATE KEY-----"})
+
+
 def _given(given: dict[str, str]) -> list[Option[Any]]:
     return [option for option in EXAMPLE.options if option.name in given]
 

@@ -39,7 +39,7 @@ def test_every_option_is_known_in_lower_case() -> None:
         ("kafka.bootstrap.servers", "use address$"),
         ("failOnDataLoss", r"use onDataLoss, which is fail \(as true\) or skip \(as false\)$"),
         ("includeHeaders", "use columns and list headers in it$"),
-        ("kafka.group.id", "leave it out, the positions of a query are in its checkpoint$"),
+        ("kafka.group.id", "in its checkpoint, consumerGroup shows them at the broker$"),
         (
             "kafka.max.poll.records",
             "it is one of Kafka's client and has no meaning here, the broker is set by address$",
@@ -60,14 +60,20 @@ def test_options_of_kafka_are_refused_with_ours(name: str, sentence: str) -> Non
         ({"stream": "s", "assign": "{}"}, "stream and assign are set"),
         ({"stream": "s", "columns": "value,vaule"}, r"there is no column 'vaule' \(did you mean value\?\)"),
         ({"stream": "s", "columns": "value,value"}, "names value twice"),
+        ({"stream": "s", "subject": "a..b"}, r"option subject is 'a\.\.b': it must be tokens separated by dots"),
+        ({"stream": "s", "subject": "a.>.b"}, "with > as the last one only"),
+        ({"stream": "s", "subject": "a b"}, "option subject is 'a b': it must be tokens"),
+        ({"stream": "s", "subject": "a" * 2001}, "it has 2001 bytes, and NATS takes at most 2000"),
         ({"stream": "s", "columns": " , "}, "names no column"),
+        ({"stream": "s", "columns": "*"}, r"there is no column '.'; there are .*value"),
         ({"stream": "s", "address": "localhost"}, "must be host:port"),
+        ({"stream": "s", "address": "a:1,b:1"}, "must be one host:port"),
         ({"stream": "s", "address": "http://h:1"}, "must be host:port"),
         ({"stream": "s", "address": "bascule://h:1?ca=x"}, "must be host:port"),
         ({"stream": "s", "address": "bascules://h:1?password=x"}, "may name ca, and cert with key"),
         ({"stream": "s", "address": "bascules://h:1?cert=x"}, "may name ca, and cert with key"),
         ({"stream": "s", "address": "bascules://h:1?ca="}, "may name ca, and cert with key"),
-        ({"stream": "s", "onDataLoss": "skp"}, r"must be one of fail, skip \(did you mean skip\?\)"),
+        ({"stream": "s", "onDataLoss": "skp"}, r"must be one of fail, skip, archive \(did you mean skip\?\)"),
         ({"stream": "s", "startingOffsets": "soon"}, "must be one of earliest, latest, -N, or JSON"),
         ({"stream": "s", "startingOffsets": '{"s": {"0": -3}}'}, "-3 is neither an offset"),
         ({"stream": "s", "startingOffsets": '{"s": {"x": 3}}'}, "'x' of stream s is not a partition number"),
@@ -98,6 +104,11 @@ def test_options_of_kafka_are_refused_with_ours(name: str, sentence: str) -> Non
 def test_invalid_options_are_rejected_with_value_and_remedy(given: dict[str, str], sentence: str) -> None:
     with pytest.raises(UsageError, match=sentence):
         parse_options(given)
+
+
+@pytest.mark.parametrize("subject", ["orders", "orders.*.new", "*", ">", "orders.>", "größe.a>b", "a" * 2000])
+def test_a_subject_is_any_that_nats_subscribes_on(subject: str) -> None:
+    assert parse_options({"stream": "s", "subject": subject}).subject == subject
 
 
 def test_streams_are_selected_in_three_ways() -> None:

@@ -235,6 +235,7 @@ def test_an_idle_job_stops_at_once(jobs: Jobs, streams: Streams) -> None:
             "SELECT * FROM range(3) r LEFT JOIN source s ON r.id = s.offset",
             "has a LEFT OUTER JOIN that keeps other rows",
         ),
+        ("SELECT offset FROM source", "column offset and no stream, partition: choose these too"),
         ("SELECT 1", "sql does not read from `source`"),
         ("DROP TABLE source", "sql is not one SELECT"),
         ("SELECT 1; SELECT 2", "sql is not one SELECT"),
@@ -242,7 +243,7 @@ def test_an_idle_job_stops_at_once(jobs: Jobs, streams: Streams) -> None:
         ("SELECT * FROM sauce", "sql: .*sauce"),
     ],
 )
-def test_a_select_that_is_not_row_by_row_is_refused(jobs: Jobs, sql: str, sentence: str) -> None:
+def test_a_select_that_no_target_can_take_is_refused(jobs: Jobs, sql: str, sentence: str) -> None:
     jobs.document["sql"] = sql
     with pytest.raises(UsageError, match=sentence):
         jobs.run()

@@ -11,7 +11,7 @@ from bascule.errors import BrokerError, UsageError
 from bascule.pipeline import Outcome, parse_job, plan, run
 from bascule.testing import TestBroker as Broker
 
-pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
+pytestmark = [pytest.mark.spark]
 
 SELECT = "SELECT key, to_json(struct(value.id AS id, value.amount * 2 AS twice)) AS value, headers FROM source"
 

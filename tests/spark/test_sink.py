@@ -9,7 +9,7 @@ import pytest
 from bascule.client import StreamOptions
 from bascule.testing import TestBroker as Broker
 
-pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
+pytestmark = [pytest.mark.spark]
 
 
 class Job:
@@ -158,6 +158,11 @@ def test_rows_name_their_streams_and_partitions(spark: Any, broker: Broker, clie
     ("columns", "options", "text"),
     [
         ("value string, offset long", {}, "offset"),
+        (
+            "value string, topic string",
+            {},
+            "Kafka's topic is the column or the option stream.: a record has value, key",
+        ),
         ("value int", {}, "value is int"),
         ("key string", {}, "value is missing"),
         ("value string", {"topic": "s"}, "Kafka"),
@@ -174,6 +179,36 @@ def test_what_cannot_be_written_is_refused_by_name(
         writer = writer.option(name, value)
     with pytest.raises(Exception, match=text):
         writer.save()
+
+
+def test_a_path_is_refused(spark: Any, broker: Broker, client: bascule.Client, tmp_path: Path) -> None:
+    client.create_stream("dst9", exist_ok=True)
+    frame = spark.range(1).selectExpr("cast(id as string) as value")
+    given = {"address": broker.address, "stream": "dst9"}
+    read = spark.read.format("bascule").options(**given)
+    stream = spark.readStream.format("bascule").options(**given)
+    rate = spark.readStream.format("rate").load().selectExpr("cast(value as string) as value")
+    written = rate.writeStream.format("bascule").options(**given).option("checkpointLocation", str(tmp_path / "c"))
+    calls = {
+        r"the write has the path 'x', and a stream has none: leave it out of save\(\)": lambda: (
+            frame.write.format("bascule").mode("append").options(**given).save("x")
+        ),
+        r"leave it out of load\(\)": lambda: read.load("x"),
+        r"the read has the path 'y'.*leave it out of load\(\)": lambda: stream.load("y"),
+        r"the read has the path 'z'": lambda: read.schema("value binary").load("z").count(),
+        r"the write has the path 'x'.*leave it out of start\(\)": lambda: written.start("x").awaitTermination(60),
+    }
+    for text, call in calls.items():
+        with pytest.raises(Exception, match=text):
+            call()
+    assert read.load().count() == 0
+
+
+def test_an_insert_into_a_table_is_refused_with_the_remedy(spark: Any, broker: Broker, client: bascule.Client) -> None:
+    client.create_stream("dst10", exist_ok=True)
+    bascule.spark.create_tables(spark, address=broker.address, pattern="dst10", columns="value")
+    with pytest.raises(Exception, match=r"Spark passes none of a table to INSERT INTO.*df\.write"):
+        spark.sql("insert into dst10 select cast('a' as binary)")
 
 
 def test_replacing_a_stream_is_refused(spark: Any, broker: Broker, client: bascule.Client) -> None:

@@ -141,7 +141,7 @@ def test_a_driver_that_is_killed_while_its_epoch_is_decided_but_not_linked_conti
 
 def started(ledger: Ledger, folder: Path) -> Application:
     ledger.copy.save(folder / "copy.json")
-    application = Application(folder)
+    application = Application(folder, "tests.torture.copying_app")
     application.start()
     return application
 

@@ -10,7 +10,7 @@ from bascule.client import StreamOptions
 from bascule.testing import TestBroker as Broker
 from test_sink import Job, stored
 
-pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
+pytestmark = [pytest.mark.spark]
 
 LIMIT = 1000
 LARGE = "v" * 2000

@@ -54,6 +54,17 @@ def refused(query: Query) -> str:
     return str(raised.value)
 
 
+@pytest.mark.parametrize("trigger", [{"availableNow": True}, {"processingTime": "0 seconds"}])
+def test_a_streaming_read_that_is_refused_says_why(
+    trigger: dict[str, Any], spark: Any, streams: Streams, tmp_path: Path
+) -> None:
+    streams.create("s")
+    query = Query(spark, streams, tmp_path, view="table").start(**trigger)
+    with pytest.raises(Exception, match=r"\[invalid_argument\] option view=table is for batch reads") as raised:
+        query.awaitTermination(60)
+    assert "UnboundLocalError" not in str(raised.value)
+
+
 def test_the_checkpoint_holds_the_documented_offsets(spark: Any, streams: Streams, tmp_path: Path) -> None:
     streams.create("s", 2)
     streams.put("s", [b"a", b"b"])

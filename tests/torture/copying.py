@@ -74,6 +74,7 @@ class Copy:
         frame = spark.readStream.format("bascule").options(**options).load()
         writer = frame.writeStream.format("bascule").option("address", self.address).option("stream", self.target)
         writer = writer.option("sinkId", self.target).option("checkpointLocation", f"{self.folder}/sink")
+        import_module("bascule.spark").clear_unfinished(spark, f"{self.folder}/sink")
         return (writer.trigger(availableNow=True) if available_now else writer).start()
 
     def start_archive(self, spark: Any, *, available_now: bool) -> Any:
@@ -148,12 +149,16 @@ def put(address: str, command: dict[str, Any], rows: list[Row]) -> None:
         "value": pa.array([item.value for item in rows], pa.binary()),
         "headers": pa.array([[{"key": k, "value": v} for k, v in item.headers] for item in rows], _HEADERS),
     }
-    batch = pa.RecordBatch.from_pydict(columns)
+    put_batch(address, command, pa.RecordBatch.from_pydict(columns))
+
+
+def put_batch(address: str, command: dict[str, Any], batch: pa.RecordBatch) -> None:
+    """Append the records of a batch, and wait until all are acknowledged."""
     descriptor = flight.FlightDescriptor.for_command(json.dumps(command).encode())
     with flight.FlightClient(f"grpc://{address}") as client:
         writer, reader = client.do_put(descriptor, batch.schema)
         with writer:
-            for first in range(0, len(rows), _CALL_ROWS):
+            for first in range(0, batch.num_rows, _CALL_ROWS):
                 writer.write_batch(batch.slice(first, _CALL_ROWS))
             writer.done_writing()
             while reader.read() is not None:
@@ -162,12 +167,16 @@ def put(address: str, command: dict[str, Any], rows: list[Row]) -> None:
 
 def read(address: str, stream: str, partition: int) -> list[Row]:
     """All records of a partition in order; checks that the offsets have no gap."""
-    columns = ["offset", "key", "value", "headers"]
+    return _rows(read_columns(address, stream, partition, ["offset", "key", "value", "headers"]))
+
+
+def read_columns(address: str, stream: str, partition: int, columns: list[str]) -> pa.Table:
+    """All records of a partition in order, `offset` among the columns; checks that the offsets have no gap."""
     ticket = flight.Ticket(json.dumps({"stream": stream, "partition": partition, "columns": columns}).encode())
     with flight.FlightClient(f"grpc://{address}") as client:
         table = client.do_get(ticket).read_all()
     assert table["offset"].to_pylist() == list(range(table.num_rows)), f"offsets of {stream}/{partition} have gaps"
-    return _rows(table)
+    return table
 
 
 def table_rows(copy: Copy) -> list[tuple[int, int, Row]]:

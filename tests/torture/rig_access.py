@@ -96,7 +96,7 @@ def one_round(mutual: Mutual, root: Api, cells: Cells, number: int) -> None:
 def all_of(client: str | None, stream: str) -> list[dict[str, Any]]:
     """All rights on a stream and its objects; for every client if `client` is `None`."""
     names = [f"{stream}*", f"g-{stream}"]
-    return [rule(client or "*", "*", names), rule(client or "*", ["FetchMetadata", "ManageSinks"], "*")]
+    return [rule(client or "*", "*", names), rule(client or "*", ["FetchMetadata", "ManageSinks", "ManageUsers"], "*")]
 
 
 def run(scale: Scale) -> Result:

@@ -1,4 +1,4 @@
-"""SP2, an archive in an S3 service that answers 500, 503, slowly, or not at all.
+"""SP3, an archive in an S3 service that answers 500, 503, slowly, or not at all.
 
 A query without Spark writes epochs to Delta and Parquet tables through a proxy. The answer to a request may be an error
 although it was executed, also to the put that decides an epoch. An epoch that fails is written again by a new run, as
@@ -23,7 +23,7 @@ from tests.torture.s3_service import BUCKET, FAULTS, proxy, s3_service
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-ROW = "SP2"
+ROW = "SP3"
 EPOCHS = {Scale.SHORT: 4, Scale.FULL: 150}
 """For each format."""
 SHARE = 0.2

@@ -4,10 +4,13 @@ import random
 import re
 import zlib
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
+from tests.torture import rig_lake_kill
 from tests.torture.copying import TARGET_PARTITIONS, Row, difference, misplaced, row
+from tests.torture.copying_process import Application
 from tests.torture.rig_sink_kill import OF_BROKER, OF_PIPELINE, scenes, schedule
 
 ROWS = [row(partition, number, 0) for partition in (0, 1) for number in range(50)]
@@ -60,3 +63,23 @@ def test_every_point_is_in_a_schedule_as_often_as_asked_and_in_one_scene() -> No
     moves = {table_format for table_format, part in parts for kill in part if kill.point == "archive.between_moves"}
     assert moves == {"parquet"}
     assert len({kill.who for kill in kills if not kill.point}) == 3
+
+
+def test_every_point_of_archive_replay_and_merge_is_in_the_schedule_of_sp2() -> None:
+    kills = rig_lake_kill.schedule(5, 30, random.Random(1))
+    points = (*rig_lake_kill.OF_BROKER, *rig_lake_kill.OF_ARCHIVE, *rig_lake_kill.OF_REPLAY, *rig_lake_kill.OF_MERGE)
+    assert Counter(kill.point for kill in kills) == {"": 30, **dict.fromkeys(points, 5)}
+    assert len(kills) == 100
+    merges, others = rig_lake_kill.of_merges(kills)
+    assert Counter(kill.point for kill in merges) == {"": 15, **dict.fromkeys(rig_lake_kill.OF_MERGE, 5)}
+    parts = list(rig_lake_kill.scenes(others))
+    assert sorted([*merges, *(kill for _, part in parts for kill in part)], key=str) == sorted(kills, key=str)
+    moves = {table_format for table_format, part in parts for kill in part if kill.point == "archive.between_moves"}
+    assert moves == {"parquet"}
+
+
+def test_the_failure_of_an_application_that_ends_at_its_start_has_its_output(tmp_path: Path) -> None:
+    application = Application(tmp_path, "tests.torture.copying_app")
+    with pytest.raises(AssertionError, match=r"(?s)the application ended with 1; .*No such file .*copy\.json"):
+        application.start()
+    application.kill()

@@ -7,6 +7,8 @@ import subprocess
 import time
 from typing import TYPE_CHECKING
 
+import pytest
+
 from tests.torture import ledger
 from tests.torture.driver import arguments, driver
 from tests.torture.ledger import Kind
@@ -39,6 +41,7 @@ def wait_for_more(process: subprocess.Popen[str], written: Path, entries: int) -
         time.sleep(0.002)
 
 
+@pytest.mark.timeout(600)  # its driver is built here unless that was done, and other builds may hold the lock
 def test_descriptors_that_run_out_for_a_while_cost_nothing(tmp_path: Path) -> None:
     written, data = tmp_path / "ledger", tmp_path / "data"
     data.mkdir()

@@ -1,6 +1,7 @@
 """Who may depend on whom: the table of the architecture, enforced."""
 
 import ast
+import re
 import tomllib
 from pathlib import Path
 
@@ -8,15 +9,20 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "python" / "bascule"
-OURS = {"bascule-record", "bascule-log", "bascule-wire", "bascule-broker", "bascule-client", "bascule-native"}
+OURS = {
+    "bascule-record", "bascule-log", "bascule-wire", "bascule-replica", "bascule-broker", "bascule-client",
+    "bascule-native",
+}  # fmt: skip
 
 CRATES = {
     "record": set[str](),
     "log": {"bascule-record"},
     "wire": {"bascule-record"},
+    "replica": {"bascule-record"},
     "client": {"bascule-record", "bascule-wire"},
-    "broker": {"bascule-record", "bascule-log", "bascule-wire"},
+    "broker": {"bascule-record", "bascule-log", "bascule-replica", "bascule-wire"},
     "native": {"bascule-broker", "bascule-client", "bascule-wire"},
+    "native-failpoints": {"bascule-native"},
     "rig": {"bascule-record", "bascule-log"},
     "shim": set[str](),
     "sim": {"bascule-log", "bascule-record"},
@@ -44,7 +50,7 @@ PURE = [
     "lake/ranges.py",
 ]
 
-CLIENT_ROOMS = ("_core", "producer", "consumer", "sync", "aio", "tooling")
+CLIENT_ROOMS = ("_core", "producer", "consumer", "sync", "_iggy", "aio", "tooling")
 """Rooms of `bascule.client`: each imports from itself and from those before it."""
 
 CLI_ROOMS = (
@@ -98,17 +104,23 @@ def test_a_crate_uses_only_what_it_may(crate: str) -> None:
     assert dependencies(crate) & OURS <= CRATES[crate]
 
 
-@pytest.mark.parametrize("crate", ["record", "log", "wire"])
+@pytest.mark.parametrize("crate", ["record", "log", "wire", "replica"])
 def test_codecs_and_storage_know_no_network(crate: str) -> None:
     assert not dependencies(crate) & NO_NETWORK
 
 
-@pytest.mark.parametrize("crate", ["record", "wire"])
+@pytest.mark.parametrize("crate", ["record", "wire", "replica"])
 def test_codecs_touch_no_disk(crate: str) -> None:
     assert not dependencies(crate) & NO_DISK
     for path in (ROOT / "crates" / crate / "src").rglob("*.rs"):
         assert "std::fs" not in path.read_text(), path
         assert "std::net" not in path.read_text(), path
+
+
+def test_replication_has_no_clock_and_no_unordered_maps() -> None:
+    for path in (ROOT / "crates" / "replica" / "src").rglob("*.rs"):
+        for word in ("std::time", "SystemTime", "HashMap", "HashSet", "rand", "std::thread"):
+            assert not re.search(rf"\b{word}\b", path.read_text()), (path, word)
 
 
 def test_only_native_and_the_simulators_crate_know_python() -> None:
@@ -195,5 +207,6 @@ def test_protocol_handlers_do_not_touch_the_data_plane(folder: str) -> None:
 
 def test_the_spark_source_needs_nothing_but_pyarrow_on_executors() -> None:
     for path in modules("spark"):
-        if path.parent.name != "sink":  # which computes digests and calls methods of the administrative service
+        # The sink computes digests; it and the reports of positions call methods of the administrative service.
+        if path.parent.name != "sink" and path.name != "admin_calls.py":
             assert not {name for name in imports(path) if within(name, ("bascule.engine", "bascule.client"))}, path

@@ -2,13 +2,14 @@
 
 import pyarrow as pa
 import pytest
-from bascule.errors import BrokerError
+from bascule.errors import BrokerError, UsageError
 from bascule.spark.sink import rows as rows_module
 from bascule.spark.sink.calls import SinkStream, Target
 from bascule.spark.sink.checking import Checked, Numbers
-from bascule.spark.sink.options import SinkOptions, parse_sink_options
+from bascule.spark.sink.options import IN_JOB, SinkOptions, parse_sink_options
 from bascule.spark.sink.refusals import Counts, RowCheck, total
-from bascule.spark.sink.rows import by_stream
+from bascule.spark.sink.rows import by_stream, check_columns
+from pyspark.sql.types import DataType, DoubleType, LongType, StringType, StructField, StructType
 
 STREAMS = {name: SinkStream(name, 2, most) for name, most in (("s", 10), ("t", 10), ("dead", 1000), ("tiny", 10))}
 
@@ -30,6 +31,29 @@ def batch(values: list[bytes], **columns: object) -> pa.RecordBatch:
 def said(letters: pa.RecordBatch, row: int = 0) -> dict[str, str]:
     headers = letters.column("headers")[row].as_py()
     return {header["key"].decode().removeprefix("bascule.dlq."): header["value"].decode() for header in headers}
+
+
+@pytest.mark.parametrize(
+    ("columns", "sentence"),
+    [
+        (
+            {"id": LongType()},
+            r"^column value is missing: .*; pack other columns into it, as by to_json\(struct\(\*\)\) AS value$",
+        ),
+        ({"id": LongType(), "amount": DoubleType()}, "^there is no column 'amount': .*as by to_json$"),
+        (
+            {"id": LongType(), "value": StringType()},
+            "^column id is bigint: it must be binary; it is the id of a message, of 16 bytes; pack other ids into",
+        ),
+        ({"value": LongType()}, "^column value is bigint: it must be binary or string; cast it$"),
+    ],
+)
+def test_a_result_of_other_columns_is_refused_with_what_to_do_first(
+    columns: dict[str, DataType], sentence: str
+) -> None:
+    schema = StructType([StructField(name, kind) for name, kind in columns.items()])
+    with pytest.raises(UsageError, match=sentence):
+        check_columns(schema, options(stream="s"))
 
 
 def test_rows_are_numbered_within_their_task() -> None:
@@ -55,6 +79,19 @@ def test_rows_of_several_streams_keep_their_numbers() -> None:
 
 def test_numbers_of_a_slice_are_its_own() -> None:
     assert list(Numbers(0, pa.array([1, 2, 3, 4], pa.uint64())[1:3]).buffer()) == [2, 3]
+
+
+def test_the_remedy_of_a_job_is_a_key_of_its_file() -> None:
+    """A job has no dead letters for rows that a stream refuses."""
+    for extra, oversize, invalid in (
+        ({}, "or set onOversize to drop or dlq", "or set onInvalid to drop or dlq"),
+        ({IN_JOB: "true"}, "or set sink.onOversize of the job to drop", "or set sink.onInvalid of the job to drop"),
+    ):
+        check = RowCheck(options(stream="s", **extra), 7, STREAMS.get)
+        with pytest.raises(BrokerError, match=f"{oversize}$"):
+            checked(check, batch([b"b" * 11]))
+        with pytest.raises(BrokerError, match=f"{invalid}$"):
+            checked(RowCheck(check.options, 7, STREAMS.get), batch([b"a"], subject=["a b"]))
 
 
 def test_a_row_that_may_not_be_refused_is_named() -> None:

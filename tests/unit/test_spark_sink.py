@@ -6,11 +6,13 @@ from pathlib import Path
 
 import pytest
 from bascule.errors import BrokerError
-from bascule.spark.sink.calls import OpenedSink, SinkCalls, Target, sdk_url
+from bascule.spark.admin_calls import sdk_url
+from bascule.spark.checkpoint_copies import offsets_hash
+from bascule.spark.sink.calls import OpenedSink, SinkCalls, Target
 from bascule.spark.sink.identity import EPOCH, QUERY_ID, RUN_ID, Writer, task_of, writer_of
 from bascule.spark.sink.options import parse_sink_options
 from bascule.spark.sink.tasks import TaskMessage, write_task
-from bascule.spark.sink.writers import merged, offsets_hash, publish
+from bascule.spark.sink.writers import merged, publish
 
 QUERY, RUN = "0c6d5f9e-0000-4000-8000-000000000001", "0c6d5f9e-0000-4000-8000-00000000000a"
 TOKEN = "a" * 32

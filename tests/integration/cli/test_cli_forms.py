@@ -48,20 +48,33 @@ LOOK = {
     ("group", "list"): [],
     ("group", "show"): ["{s}-g"],
     ("group", "members"): ["{s}-g"],
+    ("lag",): [],
     ("context", "list"): [],
     ("context", "show"): ["here"],
     ("config", "show"): [],
     ("config", "check"): ["{here}/broker.yaml"],
     ("version",): [],
 }
-MOVING = {("status",), ("stream", "list"), ("group", "list"), ("log", "verify")}
+MOVING = {("status",), ("stream", "list"), ("group", "list"), ("lag",), ("log", "verify")}
 """Their results contain times, or effects of other tests."""
 ELSEWHERE = {
     **dict.fromkeys(
         [("sink", name) for name in ("list", "show", "delete", "skip", "owner", "quota")],
         "tests/unit/cli/test_cli_sinks.py",
     ),
+    **dict.fromkeys(
+        [
+            *(("iggy", "users", name) for name in ("list", "create", "delete", "password", "status", "permissions")),
+            *(("iggy", "tokens", name) for name in ("list", "create", "delete")),
+        ],
+        "tests/integration/cli/test_cli_iggy.py",
+    ),
     **dict.fromkeys([("spark", "doctor"), ("spark", "ddl")], "tests/integration/cli/test_cli_spark.py"),
+    **dict.fromkeys([("spark", name) for name in ("replay", "copy", "redrive")], "tests/docs/test_replay_page.py"),
+    **dict.fromkeys([("spark", "init"), ("spark", "run")], "tests/spark/test_declarative.py"),
+    ("hold", "release"): "tests/unit/cli/test_cli_hold.py",
+    ("cluster", "status"): "tests/integration/cluster/brokers.py",
+    ("archive", "erase"): "tests/integration/cli/test_cli_archive.py",
     **dict.fromkeys(
         [("pipeline", "run"), ("pipeline", "plan"), ("pipeline", "validate"), ("pipeline", "schema")],
         "tests/spark/test_pipeline_process.py",

@@ -1,5 +1,7 @@
 """`bascule spark` against a real broker."""
 
+from pathlib import Path
+
 import pytest
 from bascule.cli import main
 from bascule.testing import TestBroker
@@ -25,6 +27,20 @@ def test_ddl_prints_a_table_for_each_stream(
     assert "gives a twice" in cli("spark", "ddl", "--table", "a=b", "--table", "a=c", code=2)
     assert "not a regular expression" in cli("spark", "ddl", "--pattern", "(", code=2)
     assert cli("spark", "ddl", "--pattern", "no such stream") == []
+
+
+def test_a_new_project_says_which_of_its_streams_do_not_exist(
+    cli: Run, stream: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cli("stream", "create", stream)
+    assert main(["spark", "init", str(tmp_path / "one"), "--stream", stream]) == 0
+    said = capsys.readouterr().err
+    assert f"stream {stream} does not exist" not in said
+    assert f"stream {stream}_dlq does not exist; create it before the project runs: bascule stream create" in said
+    assert main(["spark", "init", str(tmp_path / "two"), "--stream", f"{stream}-x", "--dead-letters", stream]) == 0
+    assert f"stream {stream}-x does not exist" in capsys.readouterr().err
+    assert main(["spark", "init", str(tmp_path / "three"), "--stream", stream, "--url", "bascule://127.0.0.1:1"]) == 0
+    assert "whether its streams exist was not checked: broker at 127.0.0.1:1" in capsys.readouterr().err
 
 
 def test_doctor_answers_for_each_check_and_fails_with_a_remedy(

@@ -45,6 +45,8 @@ def test_settings_are_given_shown_and_changed_while_it_runs(cli: Run, here: Test
         "retention_messages": 1000, "retention_age_ms": 604_800_000, "cleaner_interval_ms": 600_000,
         "segment_bytes": 1 << 20, "segment_age_ms": 3_600_000, "compact_enabled": True, "compact_parallelism": 2,
         "auto_pause_ms": 0, "auto_pause_disable_if_subscribers": False, "min_isr": 1, "encryption": None,
+        "retention_after_archive": None, "retention_after_archive_max_bytes": None,
+        "retention_hold_max_bytes": None, "retention_hold_expiry_ms": None,
     }  # fmt: skip
     # 2. a dry run changes nothing
     command = ("stream", "edit", stream, "--max-record-bytes", "1000", "--no-concurrency-control", "--reset", "min-isr")

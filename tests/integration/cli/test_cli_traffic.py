@@ -161,9 +161,10 @@ def test_a_bad_line_is_named_and_those_before_it_are_published(cli: Run, stream:
     assert 'line 4 "nonsense" is not valid JSON' in said
 
 
-def test_a_slow_pipe_is_published_line_by_line(running: TestBroker, stream: str) -> None:
+@pytest.mark.parametrize("source", [(), ("--file", "-")])
+def test_a_slow_pipe_is_published_line_by_line(source: tuple[str, ...], running: TestBroker, stream: str) -> None:
     assert run("stream", "create", stream, url=running.url).code == 0
-    command = [sys.executable, "-m", "bascule.cli", "produce", stream, "-o", "json"]
+    command = [sys.executable, "-m", "bascule.cli", "produce", stream, "-o", "json", *source]
     with (
         bascule.connect(running.url) as client,
         subprocess.Popen(

@@ -184,7 +184,8 @@ def test_the_ready_file_appears_and_a_signal_ends_it_with_0(tmp_path: Path) -> N
             time.sleep(0.01)
         document = json.loads(ready.read_text())
         assert document["pid"] == process.pid
-        assert set(document) == {"address", "nats_url", "http_address", "pid", "ready_seconds"}
+        addresses = {"address", "nats_url", "http_address", "iggy_address", "iggy_http_address"}
+        assert set(document) == addresses | {"pid", "ready_seconds"}
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=20)
         assert (process.returncode, out) == (0, b"")

@@ -45,7 +45,7 @@ def test_a_second_broker_on_the_directory(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "exit_code", "words"),
     [
-        ({"format": 2}, 6, ("format 2", "newer")),
+        ({"format": 3}, 6, ("format 3", "newer")),
         ({"cluster_id": "elsewhere"}, 6, ("elsewhere", "another directory")),
         ({"format": "x"}, 1, ("bascule.json", "backup")),
         (None, 1, ("bascule.json", "backup")),

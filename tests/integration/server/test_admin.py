@@ -135,10 +135,35 @@ async def test_every_method_of_the_admin_service_answers_an_empty_request(broker
         "TrimPartition": "INVALID_ARGUMENT",
         "CheckCreateStream": "INVALID_ARGUMENT",
         **dict.fromkeys(["PurgeStream", "EditStream", "ResumeStream", "FetchStreamDetails"], "NOT_FOUND"),
-        **dict.fromkeys(["FetchGroupDetails", "FetchBrokerDetails", "FetchSinks"], "OK"),
-        **dict.fromkeys(["OpenSink", "FetchSinkStreams"], "INVALID_ARGUMENT"),
+        **dict.fromkeys(
+            [
+                "FetchStreams",
+                "FetchGroupDetails",
+                "FetchBrokerDetails",
+                "FetchClusterStatus",
+                "FetchLags",
+                "FetchSinks",
+            ],
+            "OK",
+        ),
+        **dict.fromkeys(
+            ["OpenSink", "FetchSinkStreams", "ReportQuery", "ReportArchived", "ReleaseHold"], "INVALID_ARGUMENT"
+        ),
         **dict.fromkeys(
             ["PublishSink", "AbortSink", "RenewSink", "DeleteSink", "SkipSink", "SetSinkQuota", "SetSinkOwner"],
             "NOT_FOUND",
+        ),
+        **dict.fromkeys(
+            [
+                "FetchUsers",
+                "CreateUser",
+                "DeleteUser",
+                "SetUserPassword",
+                "SetUserStatus",
+                "SetUserRights",
+                "CreateUserToken",
+                "DeleteUserToken",
+            ],
+            "FAILED_PRECONDITION",
         ),
     }

@@ -16,6 +16,7 @@ from bascule.testing import TestBroker, broker
 from prometheus_client import Metric
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
+from tests.conformance.api import Api
 from tests.integration.faults.process import ENVIRONMENT, command, serving, wait_for
 
 ROOT: Final = Path(__file__).resolve().parents[3]
@@ -53,6 +54,10 @@ def test_metrics_are_the_rows_of_the_specification(running: TestBroker) -> None:
         client.create_stream("measured", "measured", options=StreamOptions(partitions=2))
         client.publish("measured", b"value", partition=1)
         client.set_cursor(group_cursor("readers"), "measured", 0, partition=1)
+    with Api(running.address) as api:
+        part = api.admin("FetchStreamDetails", name="measured").partitions[1]
+        positions = [{"partition": 1, "incarnation": part.incarnation, "next": 0}]
+        api.admin("ReportQuery", query="totals", streams=[{"name": "measured", "positions": positions}])
     found = families(running.http_address)
     rows = {row["metric"].removesuffix(SUFFIXES[row["kind"]]): row for row in TABLE.values()}
     assert found.keys() == rows.keys()

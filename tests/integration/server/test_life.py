@@ -11,6 +11,7 @@ import grpc
 import grpc.aio
 import pytest
 from bascule import config
+from bascule.control import Controller
 from bascule.control.metadata_log import Listener, MetadataLog
 from bascule.errors import BrokerError
 from bascule.server import Broker
@@ -106,8 +107,14 @@ async def test_a_deletion_interrupted_by_a_crash_is_completed_after_the_restart(
     assert all(item.name.startswith(f"{left.name}.deleted-") for item in partitions.iterdir())
 
 
+def snapshot_every(monkeypatch: pytest.MonkeyPatch, entries: int) -> None:
+    """Let brokers store a snapshot every few entries; the setting is for clusters."""
+    keep = Controller.keep_snapshots
+    monkeypatch.setattr(Controller, "keep_snapshots", lambda controller, _: keep(controller, entries))
+
+
 async def test_a_restart_begins_at_the_newest_snapshot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("bascule.control.controller.SNAPSHOT_EVERY", 5)
+    snapshot_every(monkeypatch, 5)
     broker = Broker(settings(tmp_path))
     await broker.start()
     async with grpc.aio.insecure_channel(broker.address) as channel:
@@ -134,7 +141,7 @@ ENTRIES = 7
 async def test_a_snapshot_that_leaves_nothing_to_replay_brings_back_flags_and_groups_and_opens_partitions(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("bascule.control.controller.SNAPSHOT_EVERY", 1)
+    snapshot_every(monkeypatch, 1)
     last = tmp_path / "data" / "metadata" / f"snapshot-{ENTRIES:020}"
     broker = Broker(settings(tmp_path))
     await broker.start()

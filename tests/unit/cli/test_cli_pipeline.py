@@ -1,5 +1,6 @@
 """`bascule pipeline run`: the broker that it uses, and its exit code. Spark does not run."""
 
+import json
 from pathlib import Path
 
 import bascule.pipeline
@@ -51,3 +52,12 @@ def test_a_job_without_an_address_is_refused_where_another_broker_is_chosen(
 @pytest.mark.parametrize(("mode", "code"), [("continuous", 0), ("availableNow", 130)])
 def test_a_stopped_run_is_interrupted_unless_it_has_no_other_end(place: Path, mode: str, code: int) -> None:
     assert main(["pipeline", "run", "-f", written(place, mode=mode)]) == code
+
+
+def test_validate_lists_what_only_a_plan_checks(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = place / "job.yaml"
+    more = "sql: SELECT (((\nexpectations: {expect: {positive: 'id >'}}\ndecode: {value: string}\n"
+    for text, parts in ((JOB, []), (JOB + more, ["sql", "expectations", "schemas"])):
+        file.write_text(text.replace(" ADDRESS", "").replace("MODE", "continuous"))
+        assert main(["pipeline", "validate", "-f", str(file), "--output", "json"]) == 0
+        assert json.loads(capsys.readouterr().out)["unchecked"] == ["streams", "tables", *parts]

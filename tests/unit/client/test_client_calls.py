@@ -5,6 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 from bascule import StreamOptions
+from bascule._admin_pb import message as admin
 from bascule._liftbridge_pb import message
 from bascule.errors import BrokerError, CapacityError, StateError, UnavailableError, UsageError
 
@@ -60,6 +61,16 @@ def test_streams_come_by_name_with_partitions_by_number_and_ends_exclusive() -> 
     assert [partition.number for partition in streams[0].partitions] == [0, 1]
     assert (streams[0].partitions[0].high_watermark, streams[0].partitions[0].log_end_offset) == (10, 12)
     assert streams[0].created.isoformat() == "2023-11-14T22:13:20.123456+00:00"
+
+
+def test_streams_of_a_namespace_are_named_with_it() -> None:
+    native = FakeNative()
+    found = message("FetchMetadataResponse").FromString(metadata("t")).streamMetadata
+    native.answers = [admin("FetchStreamsResponse")(streams=found).SerializeToString()]
+    (stream,) = client_of(native).list_streams(namespace="shop")
+    assert (stream.name, [partition.number for partition in stream.partitions]) == ("shop/t", [0, 1])
+    ((method, body),) = native.requests
+    assert (method, admin("FetchStreamsRequest").FromString(body).namespace) == ("FetchStreams", "shop")
 
 
 def test_an_unknown_stream_is_named() -> None:

@@ -6,6 +6,8 @@ from bascule.errors import error
 
 REFUSED = "tcp connect error: Connection refused (os error 111)"
 NO_FRAME = "http2 error: connection error detected: frame with invalid size"
+CLOSED = "connection error: stream closed because of a broken pipe"
+OTHER_PORT = "check that this is the broker's gRPC port; if the broker has TLS, the URL begins with bascules://"
 RESET = "Connection reset by peer (os error 104)"
 
 
@@ -18,7 +20,8 @@ RESET = "Connection reset by peer (os error 104)"
             f"broker at a:1: {REFUSED}",
             "; check the address, and that a broker runs there",
         ),
-        (False, NO_FRAME, NO_FRAME, "; if the broker has TLS, the URL begins with bascules://"),
+        (False, NO_FRAME, NO_FRAME, f"; {OTHER_PORT}"),
+        (False, f"broker at a:1: transport error: {CLOSED}", f"broker at a:1: {CLOSED}", f"; {OTHER_PORT}"),
         (True, f"transport error: {RESET}", RESET, "; if the broker has no TLS, the URL begins with liftbridge://"),
         (False, RESET, RESET, ""),
     ],

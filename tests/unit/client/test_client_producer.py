@@ -204,7 +204,7 @@ def test_a_busy_partition_does_not_block_retries_of_others() -> None:
     native = FakeNative()
     native.partitions = 3
     native.refusals = {0: repeat(failure("busy", "0 is busy")), 1: iter([failure("busy")]), 2: iter([failure("busy")])}
-    client = client_of(native, timeout=0.5)
+    client = client_of(native, timeout=2.0)
     with pytest.raises(CapacityError, match="0 is busy") as raised:
         client.publish_many("s", [b"a", b"b", b"c"], partitions=[2, 0, 1])
     assert sorted(native.published) == [[b"a"], [b"c"]]

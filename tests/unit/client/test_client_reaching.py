@@ -1,5 +1,6 @@
 """The first connection, with and without waiting for a broker to start."""
 
+import traceback
 from types import SimpleNamespace
 
 import pytest
@@ -31,6 +32,16 @@ def test_without_waiting_each_address_is_tried_once() -> None:
     with pytest.raises(UnavailableError, match=r"refused .*; .*dns error.*; check the address, and that a broker runs"):
         client_of(native, "a:1", "b:2", wait=False).open()
     assert native.addresses == ["a:1", "b:2"]
+
+
+def test_an_absent_broker_is_one_error_without_a_chain() -> None:
+    native = FakeNative()
+    native.connecting = [REFUSED]
+    with pytest.raises(UnavailableError) as raised:
+        client_of(native, "a:1", wait=False).open()
+    printed = "".join(traceback.format_exception(raised.value))
+    assert printed.count("Traceback (most recent call last)") == 1
+    assert printed.rstrip().splitlines()[-1].startswith("bascule.errors.UnavailableError: broker at there: Connection")
 
 
 def test_without_waiting_one_that_is_there_is_enough() -> None:

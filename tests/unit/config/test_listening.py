@@ -51,3 +51,11 @@ def test_listening_for_other_machines_needs_permission(listen: str) -> None:
     with pytest.raises(UsageError, match=r"set http\.allow_remote to true"):
         load(listen)
     assert load(listen, allow_remote=True).address == config.HttpSettings(listen=listen, allow_remote=True).address
+
+
+def test_http_of_iggy_needs_its_listener() -> None:
+    with pytest.raises(UsageError, match=r"iggy\.listen is off: set iggy\.listen too"):
+        config.load(None, {"iggy.http_listen": "127.0.0.1:3000"}, {})
+    given = {"iggy.http_listen": "127.0.0.1:3000", "iggy.listen": "127.0.0.1:8090"}
+    assert config.load(None, given, {}).iggy.http_address == ("127.0.0.1", 3000)
+    assert config.load(None, {"iggy.listen": "127.0.0.1:8090"}, {}).iggy.http_address is None

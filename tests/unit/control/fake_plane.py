@@ -36,6 +36,7 @@ class FakePlane:
         self.calls: list[tuple[str, Any]] = []
         self.replies: dict[int, tuple[int, str, bytes]] = {}
         self.errors: dict[int, tuple[str | None, dict[str, Any]]] = {}
+        self.iggy_statuses: dict[int, int | None] = {}
         self.opened: dict[int, dict[str, Any]] = {}
         self.led: dict[int, int] = {}
         self.view: dict[tuple[str, str], dict[str, Any]] = {}
@@ -53,6 +54,8 @@ class FakePlane:
         self.damaged: dict[int, list[dict[str, Any]]] = {}
         self.denied: dict[int, str] = {}
         self.gone: set[int] = set()
+        self.holds: dict[tuple[str, str, str], int] = {}
+        self.queries: dict[tuple[str, str, str], list[tuple[int, ...]]] = {}
         self.lock = threading.RLock()
 
     def push(self, event: Event) -> None:
@@ -94,6 +97,7 @@ class FakePlane:
             else:
                 self.replies[reply.request_id] = (reply.status, reply.message, b"")
                 self.errors[reply.request_id] = (reply.code, dict(reply.details))
+                self.iggy_statuses[reply.request_id] = reply.iggy_status
 
     def metadata_open(self) -> tuple[int, bytes, int]:
         index, snapshot = self.disk.snapshot
@@ -123,6 +127,28 @@ class FakePlane:
 
     def staged(self) -> list[dict[str, Any]]:
         return []
+
+    def set_query(
+        self, query: str, stream: tuple[str, str], positions: Sequence[tuple[int, int, int]], hold_ms: int
+    ) -> None:
+        self.calls.append(("set_query", (query, *stream, [tuple(item) for item in positions], hold_ms)))
+        self.holds[query, *stream] = hold_ms
+        if positions:
+            self.queries[query, *stream] = [tuple(item) for item in positions]
+        else:
+            self.queries.pop((query, *stream), None)
+
+    def lags(self) -> list[dict[str, Any]]:
+        size = {"records": 5, "bytes": 500, "nanos": 2_500_000_000}
+        return [
+            {
+                "kind": "query", "reader": query, "namespace": namespace, "stream": stream, "partition": number,
+                "incarnation": incarnation, "next": following, "age_ns": 7_000_000, "lag": size,
+                "hold_left_ns": self.holds[query, namespace, stream] * 1_000_000 or None,
+            }
+            for (query, namespace, stream), positions in self.queries.items()
+            for number, incarnation, following in positions
+        ]  # fmt: skip
 
     def read_barrier(self, barrier_id: int) -> None:
         self.calls.append(("barrier", barrier_id))
@@ -174,6 +200,12 @@ class FakePlane:
             self.led.pop(item, None)
             self.disk.files.discard(item)
 
+    def keep_partitions(self, incarnations: Sequence[int]) -> None:
+        self.calls.append(("keep", list(incarnations)))
+        for item in incarnations:
+            self.opened.pop(item, None)
+            self.led.pop(item, None)
+
     def is_full(self) -> bool:
         return self.full
 
@@ -187,7 +219,7 @@ class FakePlane:
         for spec in document["streams"]:
             self.view[spec["namespace"], spec["name"]] = spec
         for namespace, name in document["removed"]:
-            del self.view[namespace, name]
+            self.view.pop((namespace, name), None)
 
     def set_group_versions(self, versions: Sequence[tuple[str, int]]) -> None:
         self.group_versions.update(versions)

@@ -3,8 +3,9 @@
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
-from bascule._seam import Barrier, Committed, Event, Failed, Request
+from bascule._seam import Barrier, Committed, Event, Failed, Installed, Request
 from bascule.control import (
     Controller,
     Defaults,
@@ -15,12 +16,15 @@ from bascule.control import (
     Reconciler,
     StreamRequest,
 )
+from bascule.control.archives import Archives
+from bascule.control.queries import Queries
 from bascule.control.sinks import Sinks
 from bascule.control.supervisor import Supervisor
 from bascule.errors import BrokerError
 from bascule.metadata import State, StreamSettings
-from bascule.protocols.admin import AdminService
-from bascule.protocols.liftbridge import LiftbridgeAdmin
+from bascule.protocols.admin import AdminService, Managed
+from bascule.protocols.iggy import IggyAdmin
+from bascule.protocols.liftbridge import CreationGuard, LiftbridgeAdmin
 from bascule.protocols.router import Handler, Router
 
 from tests.unit.control.fake_plane import Disk, FakePlane
@@ -36,6 +40,7 @@ class Rig:
     errors: list[tuple[Event, Exception]]
     admin: dict[str, Handler]
     failures: list[BrokerError]
+    iggy: IggyAdmin
 
 
 @asynccontextmanager
@@ -50,11 +55,14 @@ async def running(
     controller = Controller(plane, log, reconciler, "a", clock_ns=lambda: 1_000)
     groups = Groups(controller, timeouts or GroupTimeouts())
     admin = LiftbridgeAdmin(controller, groups, StreamSettings()).handlers()
-    admin |= AdminService(Sinks(controller, plane), StreamSettings()).handlers()
-    router = Router(plane, admin)
+    managed = Managed(Sinks(controller, plane), Queries(controller, plane, (3, 2)), Archives(controller))
+    iggy = IggyAdmin(controller, StreamSettings(), CreationGuard(), Path())
+    admin |= AdminService(managed, StreamSettings(), iggy=iggy).handlers()
+    router = Router(plane, admin | iggy.handlers())
     errors: list[tuple[Event, Exception]] = []
     handlers = {
         Committed: log.on_committed,
+        Installed: log.on_installed,
         Failed: log.on_failed,
         Barrier: log.on_barrier,
         Request: router.on_request,
@@ -69,7 +77,7 @@ async def running(
     await reconciler.wait_applied(log.state.index)
     groups.start()
     try:
-        yield Rig(plane, log, reconciler, controller, groups, errors, admin, failures)
+        yield Rig(plane, log, reconciler, controller, groups, errors, admin, failures, iggy)
     finally:
         supervisor.begin_stop()
         await groups.stop()

@@ -3,10 +3,11 @@
 import asyncio
 import logging
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
-from bascule._seam import Committed, Failed, LogLine
+from bascule._seam import Committed, Failed, Installed, LogLine
 from bascule.control import MetadataLog, reconcile, reconciler
 from bascule.errors import (
     BrokerError,
@@ -17,7 +18,7 @@ from bascule.errors import (
     UnavailableError,
     UsageError,
 )
-from bascule.metadata import RegisterBroker, digest, encode_command, encode_snapshot
+from bascule.metadata import DeleteStream, RegisterBroker, apply, digest, encode_command, encode_snapshot
 from bascule.metadata.model import incarnation_of
 from bascule.metadata.rejection import RejectedError, RejectionCode
 
@@ -348,11 +349,8 @@ async def test_a_snapshot_of_another_index_is_damage() -> None:
         await MetadataLog(FakePlane(disk)).open(1.0)
 
 
-async def test_snapshots_are_stored_when_enough_entries_have_been_carried_out(
-    rig: Rig, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("bascule.control.controller.SNAPSHOT_EVERY", 3)
-    keeper = asyncio.create_task(rig.controller.keep_snapshots())
+async def test_snapshots_are_stored_when_enough_entries_have_been_carried_out(rig: Rig) -> None:
+    keeper = asyncio.create_task(rig.controller.keep_snapshots(3))
     for name in "abcd":
         await rig.controller.create_stream(stream_request(name), 5.0)
     await until(lambda: rig.plane.disk.snapshot[0] >= 3)
@@ -370,3 +368,88 @@ async def test_an_event_without_a_handler_does_not_stop_the_pump(rig: Rig) -> No
 async def test_more_events_than_one_turn_takes_are_all_handled(rig: Rig) -> None:
     await asyncio.gather(*(rig.controller.create_stream(stream_request(f"s{n}"), 10.0) for n in range(600)))
     assert len(rig.plane.view) == 600
+
+
+async def test_an_entry_of_the_metadata_group_moves_the_index_and_nothing_else(rig: Rig) -> None:
+    before = rig.log.state
+    rig.log.on_committed(Committed(before.index + 1, b"", None))
+    assert rig.log.state == before.at(before.index + 1)
+    await asyncio.wait_for(rig.reconciler.wait_applied(before.index + 1), 5)
+
+
+async def test_a_data_plane_that_gives_up_the_log_fails_whoever_waits(rig: Rig) -> None:
+    rig.plane.silent = True
+    waiting: list[asyncio.Task[Any]] = [
+        asyncio.create_task(rig.controller.create_stream(stream_request(), 5.0)),
+        asyncio.create_task(rig.log.barrier(5.0)),
+    ]
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    rig.log.on_failed(Failed(0, "broker_id_in_use", "another directory"))
+    results = await asyncio.gather(*waiting, return_exceptions=True)
+    assert [getattr(item, "code", item) for item in results] == ["broker_id_in_use"] * 2
+    assert rig.log.failed.result().code == "broker_id_in_use"
+
+
+async def test_a_barrier_that_the_data_plane_refuses_fails(rig: Rig) -> None:
+    rig.plane.silent = True
+    waiting = asyncio.create_task(rig.log.barrier(5.0))
+    await asyncio.sleep(0)
+    rig.log.on_failed(Failed(rig.plane.named("barrier")[-1], "metadata_stopped", "over"))
+    with pytest.raises(UnavailableError, match="over"):
+        await waiting
+
+
+async def test_a_snapshot_of_another_broker_replaces_the_state_and_deletes_no_files(rig: Rig) -> None:
+    await rig.controller.create_stream(stream_request("gone"), 5.0)
+    await rig.controller.create_stream(stream_request("kept"), 5.0)
+    gone = rig.log.state.stream("default", "gone")
+    assert gone is not None
+    lost = gone.partitions[0].incarnation
+    index = rig.log.state.index
+    other, _ = apply(rig.log.state, index + 1, DeleteStream("default", "gone", gone.incarnation))
+    other = other.at(index + 7)
+    rig.plane.push(Installed(index + 7, encode_snapshot(other)))
+    # What follows it waits until it is read, and a barrier behind that.
+    rig.plane.push(Committed(index + 8, b"", None))
+    rig.plane.disk.last = index + 8
+    assert await rig.log.barrier(5.0) == index + 8
+    assert (rig.log.state.index, rig.log.snapshot_index) == (index + 8, index + 7)
+    assert rig.log.state.streams.keys() == {("default", "kept")}
+    await rig.reconciler.wait_applied(index + 8)
+    assert rig.plane.named("keep") == [[lost]]
+    assert rig.plane.named("delete") == []
+    assert lost in rig.plane.disk.files
+    assert ("default", "gone") not in rig.plane.view
+
+
+async def test_after_a_snapshot_of_another_broker_deletions_delete_again(rig: Rig) -> None:
+    await rig.controller.create_stream(stream_request(), 5.0)
+    index = rig.log.state.index
+    rig.plane.push(Installed(index + 5, encode_snapshot(rig.log.state.at(index + 5))))
+    await until(lambda: rig.log.state.index == index + 5)
+    rig.plane.disk.last = index + 5
+    await rig.reconciler.wait_applied(index + 5)
+    await rig.controller.delete_stream("default", "orders", 5.0)
+    assert not rig.plane.disk.files
+    assert rig.plane.named("keep") == []
+
+
+async def test_a_snapshot_that_is_older_than_the_state_changes_nothing(rig: Rig) -> None:
+    await rig.controller.create_stream(stream_request(), 5.0)
+    state = rig.log.state
+    rig.plane.push(Installed(state.index, encode_snapshot(replace(state, streams={}))))
+    assert await rig.log.barrier(5.0) == state.index
+    assert rig.log.state is state
+
+
+@pytest.mark.parametrize(
+    ("snapshot", "text"), [(b"not one", "not a metadata snapshot"), (None, "came as one of entry")]
+)
+async def test_a_snapshot_that_cannot_be_read_stops_the_log(rig: Rig, snapshot: bytes | None, text: str) -> None:
+    index = rig.log.state.index
+    rig.plane.push(Installed(index + 5, encode_snapshot(rig.log.state) if snapshot is None else snapshot))
+    failure = await asyncio.wait_for(asyncio.shield(rig.log.failed), 5)
+    assert failure.code == "metadata_stopped"
+    assert text in str(failure)
+    assert rig.log.state.index == index

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from bascule.control.reconcile import Plan, plan, reopen
+from bascule.control.reconcile import Plan, keeping, plan, reopen
 from bascule.control.specs import Defaults, group_spec, partition_spec, stream_spec
 from bascule.metadata import (
     Command,
@@ -68,6 +68,13 @@ def test_a_deleted_stream_leaves_the_view_and_its_files_go() -> None:
     assert steps.removed == (("default", "s"),)
     assert steps.delete == (incarnation_of(3, 0),)
     assert not steps.streams
+
+
+def test_what_a_snapshot_of_another_broker_lacks_is_kept_and_not_deleted() -> None:
+    state = after(create("s", HERE), start=BROKERS)
+    steps = keeping(plan(state, after(DeleteStream("default", "s", 3), start=state), "a"))
+    assert (steps.keep, steps.delete) == ((incarnation_of(3, 0),), ())
+    assert steps.removed == (("default", "s"),)
 
 
 def test_a_recreated_stream_replaces_the_old_one_in_one_plan() -> None:
@@ -212,7 +219,7 @@ def test_the_view_has_exactly_the_keys_of_the_seam() -> None:
     spec = stream_spec(state.streams[StreamKey("default", "s")])
     assert set(spec) == {
         "namespace", "name", "id", "subject", "created_ns", "partition_by_subject", "concurrency_control", "resume_all",
-        "counts_while_paused", "partitions",
+        "counts_while_paused", "topic_groups", "partitions",
     }  # fmt: skip
     assert set(spec["partitions"][0]) == {
         "number",

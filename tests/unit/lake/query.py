@@ -13,6 +13,7 @@ from bascule.lake.iceberg.catalog import open_catalog
 from bascule.lake.lake_table import LakeTable
 from bascule.lake.options import ArchiveOptions, TableFormat
 from bascule.lake.partitioning import partition_type
+from bascule.lake.progress import progress_of
 from bascule.lake.ranges import merge
 from bascule.lake.rows import Shape
 from bascule.lake.tables import open_table
@@ -77,6 +78,8 @@ class Query:
         self.query_id = query_id
         self.range_id = range_id
         self.has_offsets = has_offsets
+        self.offsets_hash = ""
+        self.checkpoint = ""
         self.restart()
 
     def restart(self) -> None:
@@ -97,12 +100,15 @@ class Query:
         ranges = merge(each for part in parts for each in part.ranges) if self.has_offsets else None
         rows = sum(part.rows for part in parts)
         writer = Writer(self.query_id, self.options.target, self.range_id)
-        return Epoch(writer, number, self.run_id, token, rows, ranges, complete=self.options.complete)
+        complete, known = self.options.complete, self.offsets_hash
+        return Epoch(writer, number, self.run_id, token, rows, ranges, complete=complete, offsets_hash=known)
 
     def commit(self, number: int, token: str, parts: Sequence[TablePart]) -> bool:
         """What the driver does."""
         files = [file for part in parts for file in part.files]
-        return commit_epoch(self.table, self.shape.table, self.described(number, token, parts), files)
+        epoch = self.described(number, token, parts)
+        progress = progress_of(self.checkpoint, epoch.writer, self.options.path, one_table=True)
+        return commit_epoch(self.table, self.shape.table, epoch, files, progress)
 
     def epoch(self, number: int, *tasks: Sequence[Any]) -> bool:
         """One attempt at an epoch, by a driver that lives."""

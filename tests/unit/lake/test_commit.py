@@ -2,16 +2,22 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
+from uuid import uuid4
 
 import pytest
-from bascule.errors import StateError
+from bascule.errors import StateError, UsageError
 from bascule.failpoints import VARIABLE, Name
+from bascule.lake.commit import commit_epoch
 from bascule.lake.delta import DeltaTarget
 from bascule.lake.epochs import Append, decide
+from bascule.lake.layout import table_name, table_path
 from bascule.lake.options import FORMATS, ArchiveOptions, TableFormat
+from bascule.lake.tables import open_table
+from bascule.lake.tasks import write_rows
 
 from tests.failpoints import ARCHIVE
-from tests.unit.lake.query import Query, batch, data_files, expected, options_of
+from tests.unit.lake.query import SCHEMA, Query, batch, data_files, expected, options_of, pa, read
 
 FOLDERS: tuple[TableFormat, ...] = ("delta", "parquet")
 
@@ -122,6 +128,24 @@ def test_an_older_checkpoint_is_refused(query: Query) -> None:
     assert query.rows() == expected((0, 0, 5))
 
 
+def test_a_copy_of_a_checkpoint_is_refused_although_it_has_the_same_rows(query: Query) -> None:
+    """It has planned the epoch at another time; a restart has the same plan."""
+    query.offsets_hash = "a" * 64
+    query.epoch(0, [batch(0, 3)])
+    query.restart()
+    assert not query.epoch(0, [batch(0, 3)])
+    copied = Query(query.options)
+    copied.offsets_hash = "b" * 64
+    with pytest.raises(
+        StateError, match="planned the epoch at another time: it is a copy of the checkpoint"
+    ) as refused:
+        copied.epoch(0, [batch(0, 3)])
+    assert refused.value.code == "sink_replay_differs"
+    copied.offsets_hash = ""
+    assert not copied.epoch(0, [batch(0, 3)]), "a checkpoint that cannot be read is compared by its rows alone"
+    assert query.rows() == expected((0, 0, 3))
+
+
 def test_two_writes_of_one_epoch_need_two_names(query: Query) -> None:
     query.epoch(0, [batch(0, 3)])
     with pytest.raises(StateError, match="a name of its own with the option target"):
@@ -151,6 +175,23 @@ def test_two_queries_of_one_stream_are_not_both_in_the_table(query: Query) -> No
     with pytest.raises(StateError, match="another query archives the same stream"):
         query.commit(0, *attempts[0])
     assert query.rows() == expected((0, 0, 3))
+
+
+def test_a_table_that_another_query_creates_and_fills_meanwhile_is_its_own(
+    query: Query, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other, table = Query(query.options, "other"), query.table
+    create = getattr(table, "_create")  # noqa: B009 - no other door between the look and the creation
+
+    def create_late(schema: Any) -> None:
+        assert other.epoch(0, [batch(0, 3)])
+        create(schema)
+
+    monkeypatch.setattr(table, "_create", create_late)
+    table.prepare(query.shape.table)
+    assert query.rows() == expected((0, 0, 3))
+    with pytest.raises(StateError, match="another query archives the same stream"):
+        query.epoch(0, [batch(0, 3)])
 
 
 @pytest.mark.parametrize("overtaken_by", ["q", "other"])
@@ -214,3 +255,34 @@ def test_formats_do_not_mix_in_one_folder(tmp_path: Path) -> None:
         Query(ArchiveOptions(path, one)).epoch(0, [batch(0, 3)])
         with pytest.raises(StateError, match="is another table"):
             Query(ArchiveOptions(path, two)).epoch(0, [batch(0, 3)])
+
+
+def test_other_columns_are_refused_with_what_a_job_can_do(query: Query) -> None:
+    """A folder of Parquet files has no schema to change."""
+    query.epoch(0, [batch(0, 3)])
+    rows = SCHEMA.append(pa.field("extra", pa.int64()))
+    with pytest.raises(StateError, match="it has no column extra") as refused:
+        query.table.prepare(rows)
+    assert ("onSchemaChange: evolve" in str(refused.value)) is (query.options.table_format != "parquet")
+
+
+@pytest.mark.parametrize("table_format", FORMATS)
+def test_a_stream_of_any_name_has_a_table(tmp_path: Path, table_format: TableFormat) -> None:
+    options = options_of(table_format, tmp_path)
+    query = Query(replace(options, path="lake.{stream}" if table_format == "iceberg" else f"{tmp_path}/{{stream}}"))
+    streams = ("größe/日本", "__groups", "a b", "%5Fx", "~5Fx", "_x", "'")
+    for stream in streams:
+        rows = batch(0, 3, stream=stream)
+        parts = write_rows([rows], query.options, query.shape, (uuid4().hex, "0"))
+        epoch = query.described(0, uuid4().hex, list(parts.values()))
+        assert commit_epoch(open_table(query.options, stream), query.shape.table, epoch, list(parts[stream].files))
+    for stream in streams:
+        place = table_path(query.options.path, stream) if table_format != "iceberg" else f"lake.{table_name(stream)}"
+        assert set(read(replace(query.options, path=place))["stream"].to_pylist()) == {stream}
+
+
+def test_a_folder_that_deltalake_does_not_find_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="does not find a table in a folder with %20 in its name"):
+        ArchiveOptions(f"{tmp_path}/my%20lake")
+    assert ArchiveOptions(f"{tmp_path}/100%").path.endswith("100%")
+    assert ArchiveOptions(f"{tmp_path}/my%20lake", "parquet").table_format == "parquet"

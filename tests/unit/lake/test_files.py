@@ -12,6 +12,7 @@ from bascule.lake.files import MOST_OPEN, DataFile, TableWriter
 from bascule.lake.options import FORMATS, ArchiveOptions
 from bascule.lake.plans import hive_plan
 from bascule.lake.rows import Shape
+from bascule.lake.statistics import file_statistics
 from bascule.lake.storage import open_storage
 from bascule.lake.tasks import write_rows
 
@@ -159,3 +160,23 @@ def test_the_greatest_time_is_rounded_up_to_milliseconds(tmp_path: Path) -> None
     [file] = written(tmp_path, [late])
     assert file.statistics["minValues"]["timestamp"] == "1970-01-02T00:00:00.000Z"
     assert file.statistics["maxValues"]["timestamp"] == "1970-01-02T00:00:00.001Z"
+
+
+@pytest.mark.parametrize(
+    ("unit", "zone", "value", "bounds"),
+    [
+        ("ms", "UTC", 1, ("1970-01-01T00:00:00.001Z", "1970-01-01T00:00:00.001Z")),
+        ("us", None, -1, ("1969-12-31T23:59:59.999", "1970-01-01T00:00:00.000")),
+        ("ns", "UTC", 1_000_001, ("1970-01-01T00:00:00.001Z", "1970-01-01T00:00:00.002Z")),
+        ("us", "UTC", -62_135_596_800_000_000, ("0001-01-01T00:00:00.000Z", "0001-01-01T00:00:00.000Z")),
+        ("us", "UTC", 2**62, (None, None)),
+    ],
+)
+def test_times_of_each_unit_have_bounds_unless_no_date_is_that_far(
+    tmp_path: Path, unit: str, zone: str | None, value: int, bounds: tuple[str | None, str | None]
+) -> None:
+    schema = pa.schema([("at", pa.timestamp(unit, tz=zone))])
+    parquet.write_table(pa.table({"at": pa.array([value], schema.field(0).type)}), tmp_path / "t.parquet")
+    found = file_statistics(parquet.ParquetFile(tmp_path / "t.parquet").metadata, schema)
+    assert (found["minValues"].get("at"), found["maxValues"].get("at")) == bounds
+    assert found["nullCount"] == {"at": 0}

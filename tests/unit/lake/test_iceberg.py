@@ -1,5 +1,6 @@
 """Iceberg tables: partitions, columns, compaction and expiry, what other writers and readers of the table see."""
 
+import json
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import date
@@ -11,6 +12,7 @@ import bascule.lake
 import pytest
 from bascule.errors import CorruptionError, StateError, UsageError
 from bascule.lake.iceberg.catalog import open_catalog
+from bascule.lake.iceberg.open_errors import address_of, reason_of
 from bascule.lake.iceberg.target import IcebergTarget
 from bascule.lake.layout import table_name
 from bascule.lake.options import ArchiveOptions
@@ -186,9 +188,27 @@ def test_expiry_is_for_iceberg_tables(tmp_path: Path) -> None:
 def test_a_catalog_that_cannot_be_opened_is_named_without_its_secrets(tmp_path: Path) -> None:
     options = options_of("iceberg", tmp_path)
     (tmp_path / "catalog.json").write_text('{"type": "sql", "password": "hunter2"}')
-    with pytest.raises(StateError, match="the Iceberg catalog default cannot be opened") as refused:
+    with pytest.raises(StateError, match="the Iceberg catalog default cannot be opened: URI missing") as refused:
         IcebergTarget("lake.table", options).exists()
     assert "hunter2" not in str(refused.value)
+
+
+def test_the_reason_of_a_catalog_that_cannot_be_opened_has_no_secrets() -> None:
+    properties = {
+        "uri": "postgresql://me:p%40ss@db:1/x?sslpassword=hunter3",
+        "token": "t1",
+        "s3.secret-access-key": "quote'd\\key",
+        "header": {"X-Api": "nested-secret"},
+        "warehouse": "s3://bucket/lake",
+        "unknown": "perhaps",
+    }
+    whole = f"Could not initialize catalog with the following properties: {properties}; p@ss\nmore"
+    reason = reason_of(ValueError(whole), properties)
+    for secret in ("p%40ss", "p@ss", "hunter3", "'t1'", "quote", "nested-secret", "perhaps", "more"):
+        assert secret not in reason
+    assert reason.startswith("Could not initialize catalog with the following properties: {")
+    assert "s3://bucket/lake" in reason
+    assert reason_of(KeyError(), {}) == "KeyError"
 
 
 @pytest.mark.parametrize(
@@ -196,7 +216,7 @@ def test_a_catalog_that_cannot_be_opened_is_named_without_its_secrets(tmp_path: 
     [
         ({"path": "orders"}, "an Iceberg table is named namespace.table"),
         ({"path": "s3://bucket/orders"}, "an Iceberg table is named namespace.table"),
-        ({"path": "lake.orders", "region": "eu"}, "option region is not for Iceberg tables"),
+        ({"path": "lake.orders", "region": "eu"}, "argument region is not for Iceberg tables"),
         ({"path": "lake", "table_format": "delta", "catalog": "prod"}, "it is for Iceberg tables"),
     ],
 )
@@ -220,3 +240,42 @@ def test_a_table_for_each_stream(tmp_path: Path) -> None:
     table.prepare(SCHEMA)
     assert table.exists()
     assert data_files(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("uri", "shown"),
+    [
+        ("http://user:hunter2@host:8181/api?token=x", "http://host:8181"),
+        ("https://host/api", "https://host"),
+        ("hunter2", "its address"),
+        ("http://[hunter2", "its address"),
+        ("http://host:hunter2", "its address"),
+    ],
+)
+def test_the_address_of_a_catalog_has_no_secrets(uri: str, shown: str) -> None:
+    assert address_of(uri) == shown
+
+
+def test_a_name_that_a_sql_catalog_cannot_have_is_refused_before_a_query_starts(tmp_path: Path) -> None:
+    nested = replace(options_of("iceberg", tmp_path), path="a.b.orders")
+    with pytest.raises(StateError, match=r"no namespaces within others: name the table b\.orders"):
+        IcebergTarget(nested.path, nested).compare(SCHEMA)
+    with pytest.raises(StateError, match="cannot be created: a SQL catalog has no namespaces within others"):
+        Query(nested).epoch(0, [batch(0, 3)])
+
+
+def test_a_sql_catalog_without_a_warehouse_is_named(tmp_path: Path) -> None:
+    options = options_of("iceberg", tmp_path)
+    (tmp_path / "catalog.json").write_text(json.dumps({"type": "sql", "uri": f"sqlite:///{tmp_path}/catalog.db"}))
+    with pytest.raises(StateError, match="set its property warehouse"):
+        IcebergTarget("lake.table", options).compare(SCHEMA)
+    catalog = open_catalog(options)
+    catalog.create_namespace("lake", {"location": f"file://{tmp_path}/lake"})
+    IcebergTarget("lake.table", options).compare(SCHEMA)
+    assert Query(options).epoch(0, [batch(0, 3)])
+
+
+def test_other_partitions_are_named(tmp_path: Path) -> None:
+    Query(options_of("iceberg", tmp_path)).epoch(0, [batch(0, 3)])
+    with pytest.raises(StateError, match=r"it is not partitioned, and partitionBy means day\(timestamp\)"):
+        Query(options_of("iceberg", tmp_path, "date")).table.compare(SCHEMA)

@@ -21,11 +21,17 @@ ME, OTHER = 1, 2
         (Covered(0, 5, ME), Written(5, 8, 2), False, Covered(8, 8, ME)),
         (Covered(0, 5, ME), Written(2, 3, 1), False, Covered(5, 5, ME)),
         (Covered(0, 5, ME), Written(5, 8, 3, distinct=False), False, Covered(8, 8, ME)),
+        (None, Written(5, 8, 2, planned=(3, 9)), True, Covered(3, 9, ME)),
+        (Covered(0, 5, OTHER), Written(6, 8, 1, planned=(5, 10)), True, Covered(0, 10, ME)),
+        (Covered(0, 5, OTHER), Written(7, 8, 1, planned=(6, 10)), True, Covered(6, 10, ME)),
+        (Covered(0, 5, ME), Written(5, 10, 0, planned=(5, 10)), True, Covered(0, 10, ME)),
+        (Covered(0, 5, ME), Written(6, 8, 2, planned=(5, 10)), False, Covered(6, 8, ME)),
     ],
     ids=[
         "dense", "with holes", "holes that do not exist", "continued", "continued from another query", "after a hole",
         "after one that does not exist", "after one that another query left", "continued with holes", "earlier rows",
-        "repeated rows",
+        "repeated rows", "planned", "planned after another query", "planned behind a gap", "planned without a record",
+        "planned with a filter",
     ],
 )  # fmt: skip
 def test_the_covered_range_has_no_record_missing(
@@ -37,6 +43,13 @@ def test_the_covered_range_has_no_record_missing(
 def test_a_hole_after_a_missing_epoch_is_not_covered() -> None:
     after = extend(Covered(0, 5, ME), Written(6, 8, 2), ME, complete=True, follows=False)
     assert after == Covered(6, 8, ME)
+
+
+def test_a_hole_after_an_idle_epoch_is_covered_if_it_was_planned() -> None:
+    written = Written(6, 8, 2, planned=(5, 9))
+    assert extend(Covered(0, 5, ME), written, ME, complete=True, follows=False) == Covered(0, 9, ME)
+    behind = Written(8, 9, 1, planned=(7, 9))
+    assert extend(Covered(0, 5, ME), behind, ME, complete=True, follows=False) == Covered(7, 9, ME), "[5, 7) is unknown"
 
 
 def test_ranges_of_tasks_are_merged_by_source() -> None:

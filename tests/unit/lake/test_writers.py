@@ -1,7 +1,7 @@
 """Which job groups are ids of runs of a streaming query."""
 
 import pytest
-from bascule.lake.writers import run_of
+from bascule.lake.epochs import run_of
 
 
 @pytest.mark.parametrize(

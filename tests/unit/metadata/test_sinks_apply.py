@@ -6,9 +6,11 @@ import pytest
 from bascule.metadata import (
     DeleteStream,
     PurgeStream,
+    Rejection,
     SetStreamReadonly,
     State,
     StreamKey,
+    apply,
     decode_command,
     decode_snapshot,
     encode_command,
@@ -204,6 +206,21 @@ def test_a_repeated_epoch_over_the_same_offsets_may_have_another_digest() -> Non
     assert refused(state, replace(again, offsets_hash="2" * 64)) == "sink_replay_differs"
     assert refused(state, replace(replayed(state, 0), offsets_hash="2" * 64)) == "sink_replay_differs"
     do(state, replace(again, offsets_hash="1" * 64))
+
+
+def test_another_result_under_a_key_is_refused_in_words_of_batch_jobs() -> None:
+    command = replace(OPEN, kind="batch", query_id="", lifetime="month")
+    state = do(published(start(sink=command), 0), replace(command, run_id=NEXT_RUN))
+    again = replayed(state, 0)
+    for changes, text in (
+        ({"input_rows": 21}, "this one has 21"),
+        ({"input_digest": "e" * 32}, "this one has others, or another"),
+    ):
+        _, found = apply(state, state.index + 1, replace(again, **changes))
+        assert isinstance(found, Rejection)
+        assert found.code == "sink_replay_differs"
+        assert f"with the idempotencyKey s stored 20 rows, and {text}" in found.message
+        assert "checkpoint" not in found.message
 
 
 def test_a_repeated_write_within_foreach_batch_is_compared_by_its_rows_alone() -> None:

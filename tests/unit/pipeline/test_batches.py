@@ -63,6 +63,7 @@ def test_the_same_records_and_the_same_job_are_the_same_range() -> None:
         {"sql": "SELECT stream, partition, offset, key FROM source"},
         {"source": {"stream": "s"}},
         {"source": {"stream": "s", "subject": "s.>", "columns": "stream, partition, offset, value"}},
+        {"source": {"stream": "s", "subject": "s.>", "view": "table"}},
         {"decode": {"key": "string"}},
         {"expectations": {"expect_or_drop": {"known": "offset > 1"}}},
     ],
@@ -70,6 +71,15 @@ def test_the_same_records_and_the_same_job_are_the_same_range() -> None:
 @pytest.mark.usefixtures("ranges")
 def test_a_job_that_gives_other_rows_is_another_range(changed: dict[str, Any]) -> None:
     assert of(**changed).id != of().id
+
+
+@pytest.mark.usefixtures("ranges")
+def test_a_table_of_another_key_is_another_range() -> None:
+    view = {"stream": "s", "subject": "s.>", "view": "table"}
+    assert of(source={**view, "tableKey": "key"}).id == of(source=view).id
+    assert of(source={**view, "tableKey": "subject"}).id != of(source=view).id
+    assert of(source={**view, "onMissingKey": "skip"}).id != of(source=view).id
+    assert of(source={**view, "tableMaxBytes": "1MiB"}).id == of(source=view).id, "a limit changes no row"
 
 
 @pytest.mark.parametrize("change", [{"start": 6}, {"end": 10}, {"incarnation": 2}])

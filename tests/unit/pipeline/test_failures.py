@@ -5,6 +5,7 @@ from bascule.errors import AccessError, BrokerError, InternalError, StateError, 
 from bascule.pipeline.expectations import VIOLATION
 from bascule.pipeline.failures import failure_of, may_pass
 from bascule.pipeline.stages import DECODE_FAILED
+from bascule.spark.sentences import sentence_first
 from pyspark.errors import AnalysisException
 
 TRACE = """[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: Job aborted. SQLSTATE: XXKST
@@ -45,6 +46,7 @@ Caused by: org.apache.spark.api.python.PythonException: Traceback (most recent c
             "an expression fails for a record: [CAST_INVALID_INPUT] The value 'a [b]' of the type",
             False,
         ),
+        ("[CONCURRENT_STREAM_LOG_UPDATE] Multiple jobs", StateError, "another run uses the checkpoint", False),
         ("[DIVIDE_BY_ZERO] Division by zero. SQLSTATE: 22012", StateError, "[DIVIDE_BY_ZERO] Division", False),
         ("[USER_RAISED_EXCEPTION] too large SQLSTATE: P0001", StateError, "[USER_RAISED_EXCEPTION] too", False),
         ("[FAILED_READ_FILE] x SQLSTATE: KD001", InternalError, "Spark ended the query: [STREAM_FAILED]", True),
@@ -57,6 +59,17 @@ def test_the_class_in_the_text_decides(text: str, kind: type[BrokerError], sente
     assert sentence in str(found)
     assert "\n" not in str(found)
     assert may_pass(found) is passes
+
+
+def test_the_code_of_an_error_is_that_which_spark_was_given() -> None:
+    with pytest.raises(StateError) as raised, sentence_first(), sentence_first():
+        raise StateError("sink_replay_differs", "epoch 3 has other rows", {"epoch": 3})
+    assert str(raised.value) == "[sink_replay_differs] epoch 3 has other rows"
+    assert (raised.value.code, raised.value.details) == ("sink_replay_differs", {"epoch": 3})
+    found = failure_of(RuntimeError(TRACE.format(f"bascule.errors.StateError: {raised.value}")))
+    assert (type(found), found.code, str(found)) == (StateError, "sink_replay_differs", "epoch 3 has other rows")
+    found = failure_of(RuntimeError(TRACE.format("bascule.errors.StateError: [no_such_code] why")))
+    assert (found.code, str(found)) == ("failed_precondition", "[no_such_code] why")
 
 
 def test_the_cause_is_shown_not_the_call() -> None:

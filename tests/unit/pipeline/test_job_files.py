@@ -100,8 +100,21 @@ def changed(path: str, value: object) -> dict[str, Any]:
         ("mode", "batch", "a batch run has no checkpoint"),
         ("mode", "stream", "mode = 'stream'"),
         ("checkpoint", None, "the mode continuous needs a checkpoint"),
+        ("checkpoint", "lake/orders/checkpoint", "take its files for the table's: choose one beside it"),
         ("interval", "ten", "'ten' is not a duration"),
-        ("targets", [], "targets"),
+        ("targets", [], "targets is empty: name at least one"),
+        ("targets", None, "targets must be a list, and it is empty"),
+        ("targets", {"format": "delta"}, "targets must be a list, not a mapping"),
+        ("targets", [{"path": "lake"}], 'the key "targets.0.format" is missing'),
+        ("source", "orders", "source must be a mapping (with keys such as columns, address, namespace, stream), not"),
+        (
+            "decode.value",
+            {"format": "json", "schema": "id BIGINT"},
+            "(with keys such as file, inline), not 'id BIGINT'",
+        ),
+        ("expectations.expect", ["id > 0"], "expectations.expect must be a mapping, not a list"),
+        ("name", 5, "name must be text, not 5"),
+        ("report", "maybe", "report must be true or false, not 'maybe'"),
         ("targets.0.onSchemaChange", "dlq", "onSchemaChange: dlq of table needs deadLetters"),
         ("targets.0.format", "orc", "targets.0.format"),
         ("targets.0.format", "iceberg", "an Iceberg table is named namespace.table"),
@@ -120,7 +133,7 @@ def changed(path: str, value: object) -> dict[str, Any]:
             'unknown key "source.subscribe": it is one of Kafka\'s connector, use stream',
         ),
         ("source.failOnDataLoss", False, "use onDataLoss, which is fail (as true) or skip (as false)"),
-        ("source.archivePath", "lake/old", "source.archivePath is for the mode batch: remove it"),
+        ("source.view", "table", "source.view is for the mode batch: remove it"),
         ("source.columns", ["offset", "vaule"], "there is no column 'vaule' (did you mean value?)"),
         ("name", "", "a name must have 1 to 200 printable characters"),
     ],
@@ -178,7 +191,9 @@ def test_a_name_of_an_expectation_is_used_once() -> None:
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ("- a", "must be a mapping"),
+        ("- a", "must be a mapping with the keys of a job, not a list"),
+        ("", "must be a mapping with the keys of a job, and it is empty"),
+        ("orders", "must be a mapping with the keys of a job, not 'orders'"),
         ("a: [", "is not valid YAML"),
         ("name: a\nname: b", 'key "name" is given twice'),
     ],
@@ -204,7 +219,7 @@ def test_the_json_schema_has_every_key_as_files_have_it() -> None:
     assert source["maxBytesPerTrigger"]["description"].endswith(
         "default: 512MiB; with maxOffsetsPerTrigger no limit; not in the mode batch"
     )
-    assert source["archivePath"]["description"].endswith("default: no archive; only in the mode batch")
+    assert source["tableKey"]["description"].endswith("default: key; only in the mode batch")
     kinds = schema["$defs"]["Table"]["properties"]["format"]["enum"]
     assert kinds == ["delta", "parquet", "iceberg"]
 
@@ -244,3 +259,19 @@ def test_a_stream_that_cannot_be_a_target_is_refused(document: dict[str, Any], s
     with pytest.raises(UsageError) as raised:
         parse_job(document)
     assert sentence in str(raised.value)
+
+
+def test_a_job_holds_records_under_its_name_and_not_without_reports() -> None:
+    document = changed("source.retentionHold", True)
+    options = parse_job(document).source_keys.parsed()
+    assert (options.hold, options.consumer_group) == (True, None)
+    with pytest.raises(UsageError, match=r"source\.retentionHold needs reports: remove report: false"):
+        parse_job({**document, "report": False})
+    with pytest.raises(UsageError, match="retentionHold"):
+        parse_job({**{key: value for key, value in document.items() if key != "checkpoint"}, "mode": "batch"})
+
+
+def test_null_without_quotes_is_the_word() -> None:
+    """YAML reads it as no value."""
+    assert parse_job(changed("decode.onDecodeError", None)).decode.on_decode_error == "null"
+    assert parse_job(changed("decode.onDecodeError", "null")).decode.on_decode_error == "null"

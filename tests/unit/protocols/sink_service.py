@@ -6,11 +6,13 @@ from typing import Any
 import pytest
 from bascule._admin_pb import message
 from bascule.control import StreamRequest
+from bascule.control.archives import Archives
+from bascule.control.queries import Queries
 from bascule.control.sinks import Sinks
 from bascule.metadata import State, StreamKey, StreamSettings
 from bascule.metadata.sink_commands import LinkedPartition, LinkSink
 from bascule.metadata.sinks import Sink
-from bascule.protocols.admin import AdminService
+from bascule.protocols.admin import AdminService, Managed
 from bascule.protocols.grpc_status import Status, StatusError
 from bascule.protocols.router import AdminRequest, Handler
 from bascule.security import Access, Resources, Rule, compile_rules
@@ -34,7 +36,10 @@ class Service:
 
     rig: Rig
     sinks: Sinks
+    queries: Queries
     handlers: dict[str, Handler]
+    now_s: float = 0.0
+    """The clock of the queries."""
 
     async def ask(self, method: str, client: str | None = "ada", timeout_s: float = 5.0, **fields: Any) -> Any:
         body = message(f"{method}Request")(**fields).SerializeToString()
@@ -121,4 +126,7 @@ async def serving(rig: Rig, *access: tuple[str, str, str]) -> Service:
     sinks = Sinks(rig.controller, rig.plane)
     sinks.start()
     policy = allowing(*access) if access else None
-    return Service(rig, sinks, AdminService(sinks, StreamSettings(), policy).handlers())
+    queries = Queries(rig.controller, rig.plane, (3, 2), lambda: service.now_s)
+    managed = Managed(sinks, queries, Archives(rig.controller))
+    service = Service(rig, sinks, queries, AdminService(managed, StreamSettings(), policy).handlers())
+    return service

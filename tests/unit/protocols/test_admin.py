@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from bascule._admin_pb import message
 from bascule._methods import METHODS
-from bascule.metadata import StreamSettings
+from bascule.metadata import CreateNamespace, CreateStream, Placement, StreamSettings
 from bascule.metadata.model import incarnation_of
 from bascule.protocols.grpc_status import Status
 
@@ -113,6 +113,24 @@ async def test_details_hold_what_metadata_has_no_place_for(rig: Rig) -> None:
     assert not (await ask(rig, "FetchStreamDetails", name="s")).resume_all
 
 
+async def test_streams_of_any_namespace_are_listed_by_name(rig: Rig) -> None:
+    await good(rig, "CreateStream", name="s", subject="s", partitions=2)
+    await rig.controller.propose(CreateNamespace("shop", 0), 5.0)
+    await rig.controller.propose(CreateNamespace("empty", 0), 5.0)
+    place = (Placement(("a",), "a"),)
+    for name in ("t", "b"):
+        await rig.controller.propose(CreateStream("shop", name, "", "", 7, StreamSettings(), place), 5.0)
+    found = (await ask(rig, "FetchStreams", namespace="shop")).streams
+    assert [(stream.name, len(stream.partitions), stream.creationTimestamp) for stream in found] == [
+        ("b", 1, 7),
+        ("t", 1, 7),
+    ]
+    assert [stream.name for stream in (await ask(rig, "FetchStreams")).streams] == ["s"]
+    assert not (await ask(rig, "FetchStreams", namespace="empty")).streams
+    status, text = await refused(rig, "FetchStreams", namespace="absent")
+    assert (status, text) == (Status.NOT_FOUND, "namespace 'absent' does not exist")
+
+
 async def test_details_of_groups_and_the_broker(rig: Rig) -> None:
     await good(rig, "CreateStream", name="s", subject="s", partitions=2)
     for consumer in ("two", "one"):
@@ -145,7 +163,7 @@ async def test_details_of_groups_and_the_broker(rig: Rig) -> None:
         ),
         ("EditStream", {"name": "s", "reset": ["codec"]}, Status.INVALID_ARGUMENT, "codec is not one of none, lz4"),
         ("EditStream", {"name": "s", "reset": ["codecs"]}, Status.INVALID_ARGUMENT, "codecs is not a setting of a"),
-        ("EditStream", {"name": "s", "reset": ["codec"] * 20}, Status.INVALID_ARGUMENT, "reset has 20 entries, at"),
+        ("EditStream", {"name": "s", "reset": ["codec"] * 24}, Status.INVALID_ARGUMENT, "reset has 24 entries, at"),
         ("EditStream", {"name": "s", "changes": {"min_isr": 256}}, Status.INVALID_ARGUMENT, "not between 0 and 255"),
         (
             "EditStream",

@@ -46,7 +46,7 @@ async def test_sinks_are_found_by_name(service: Service) -> None:
     assert [item.name for item in (await service.ask("FetchSinks", names=["s", "s"])).sinks] == ["s"]
     status, code, text = await service.refused("FetchSinks", names=["s", "gone"])
     assert (status, code) == (Status.NOT_FOUND, "sink_not_found")
-    assert text == "sink gone does not exist in namespace default"
+    assert text == "sink gone does not exist in namespace default: see `bascule sink list`"
     status, _, text = await service.refused("FetchSinks", names=["s"] * 1001)
     assert status is Status.INVALID_ARGUMENT
     assert text.startswith("names has 1001 entries, at most 1000 are accepted")
@@ -174,4 +174,6 @@ async def test_a_quota_below_zero_is_refused(service: Service) -> None:
 async def test_a_sink_that_does_not_exist_is_named(service: Service, method: str) -> None:
     status, code, text = await service.refused(method, name="gone")
     assert (status, code) == (Status.NOT_FOUND, "sink_not_found")
-    assert text == "sink gone does not exist in namespace default"
+    is_writing = method in ("PublishSink", "AbortSink", "RenewSink")
+    other = ", or belongs to another client" * is_writing
+    assert text == f"sink gone does not exist in namespace default{other}: see `bascule sink list`"
