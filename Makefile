@@ -63,24 +63,31 @@ run: build ## Start a standalone broker and stay
 	$(BIN)/bascule serve --standalone --data-dir bascule-data
 
 .PHONY: test
-test: java build sim torture-tools ## Run every test: Rust and Python side by side, then what measures time, alone
+test: java build sim java-archive torture-tools ## Run every test: Rust and Python side by side, then what measures time, alone
 	cargo build --quiet --locked --profile $(PROFILE) -p bascule-bench-driver -p bascule-rig -p bascule-shim
 	$(BIN)/python -m tests.failpoints
 	# Compiled first: compilers take the processor from tests that wait for a clock.
-	cargo test --quiet --locked --no-run -p bascule-record -p bascule-log -p bascule-wire -p bascule-rig
+	cargo test --quiet --locked --no-run -p bascule-record -p bascule-log -p bascule-wire -p bascule-replica -p bascule-rig
 	cargo test --quiet --locked --no-run --profile $(PROFILE) -p bascule-broker -p bascule-client
+	cargo test --quiet --locked --no-run --profile $(PROFILE) -p bascule-replica --test model
 	$(MAKE) --no-print-directory -j2 --output-sync=line test-rust test-python
 	$(BIN)/pytest -m "alone and not long"
 
 .PHONY: test-rust
 test-rust: build ## Run the tests of the Rust crates
-	cargo test --quiet --locked -p bascule-record -p bascule-log -p bascule-wire -p bascule-rig
+	cargo test --quiet --locked -p bascule-record -p bascule-log -p bascule-wire -p bascule-replica -p bascule-rig
 	cargo test --quiet --locked -p bascule-log --features failpoints --test failpoints
+	cargo test --quiet --locked --profile $(PROFILE) -p bascule-replica --test model
+	cargo test --quiet --locked --profile $(PROFILE) -p bascule-replica --features planted --test model
 	BASCULE_REQUIRE_NATS=1 $(BIN)/python deploy/rust_tests.py --quiet --locked --profile $(PROFILE) -p bascule-broker -p bascule-client
 
+.PHONY: java-archive
+java-archive: java build # classes of Spark as the JVMs of tests map them: each starts in half of the processor time
+	$(BIN)/python -m tests.java_start
+
 .PHONY: test-python
-test-python: build sim ## Run the Python tests on WORKERS workers; most of them wait more than they compute
-	$(BIN)/pytest -n $(WORKERS) --dist loadgroup -m "not alone and not long"
+test-python: build sim java-archive ## Run the Python tests on WORKERS workers; most of them wait more than they compute
+	$(BIN)/pytest -n $(WORKERS) --dist loadscope --no-loadscope-reorder -m "not alone and not long"
 
 .PHONY: coverage
 coverage: build ## Which lines of Python the tests without sockets run; the least covered first, pages in target/coverage
