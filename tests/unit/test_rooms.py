@@ -51,7 +51,8 @@ LEVELS = {
         {"engine/created"},
         {"engine/error"},
         {"cluster", "engine/serve", "tools"},
-        {"http", "iggy"},
+        {"http"},
+        {"iggy"},
         {"engine"},
     ],
 }
