@@ -68,7 +68,7 @@ class Api:
     def admin(self, method: str, **fields: Any) -> Any:
         """One call of `bascule.admin.v1`; raises `Failed`."""
         request = _admin_pb.message(f"{method}Request")(**fields)
-        answer = self.raw(f"/{METHODS[method].service}/{method}", request.SerializeToString())
+        answer = self.raw(f"/{METHODS[method].service}/{method}", request.SerializeToString(deterministic=True))
         return _admin_pb.message(f"{method}Response").FromString(answer)
 
     def raw(self, path: str, body: bytes) -> bytes:

@@ -22,7 +22,7 @@ def crc32c(data: bytes) -> int:
 
 def publish(*, checksum: bool = False, **fields: Any) -> bytes:
     """A Publish envelope of a Message with these fields."""
-    payload = message("Message")(**fields).SerializeToString()
+    payload = message("Message")(**fields).SerializeToString(deterministic=True)
     if checksum:
         return MAGIC + bytes([0, 12, CHECKSUM, PUBLISH]) + crc32c(payload).to_bytes(4, "big") + payload
     return MAGIC + bytes([0, 8, 0, PUBLISH]) + payload

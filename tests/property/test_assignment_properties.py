@@ -2,6 +2,7 @@
 
 import time
 
+import pytest
 from bascule.metadata import Assignment, Member
 from bascule.metadata.assignment import add_member, drop_stream, remove_member
 from hypothesis import given
@@ -87,6 +88,7 @@ def test_every_history_gives_the_assignments_of_the_specification(
             assert all(isinstance(part, Assignment) and part.partitions for part in member.assignments)
 
 
+@pytest.mark.alone
 def test_a_join_of_a_member_with_many_streams_takes_time_in_proportion_to_them() -> None:
     def seconds(streams: int) -> float:
         names = tuple(f"stream-{number:05}" for number in range(streams))
