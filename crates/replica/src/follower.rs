@@ -224,9 +224,17 @@ impl Follower {
 
     /// Whether it may serve reads below its high watermark: in the ISR, fetching, and within its leader's lease (N58).
     pub fn may_read(&self, now: Instant64) -> bool {
-        self.phase == Phase::Fetching
-            && self.config.isr.contains(&self.id)
-            && now < self.reads_until
+        now < self.reads_until()
+    }
+
+    /// Until when it may serve reads (exclusive), unless an event comes before; 0 = not now.
+    pub fn reads_until(&self) -> Instant64 {
+        let may = self.phase == Phase::Fetching && self.config.isr.contains(&self.id);
+        if may {
+            self.reads_until
+        } else {
+            Instant64::default()
+        }
     }
 
     /// Takes one event.

@@ -129,12 +129,17 @@ fn golden_frames_are_read_and_written() {
                 let head = HelloAnswer::read(&frame).unwrap();
                 Frame::write(frame.kind, &head, &frame.body)
             }
+            FrameType::Fetch => Frame::write(frame.kind, &Fetch::read(&frame).unwrap(), b""),
+            FrameType::FetchAnswer => {
+                let head = FetchAnswer::read(&frame).unwrap();
+                Frame::write(frame.kind, &head, &frame.body)
+            }
             _ => Frame::write(frame.kind, &RaftHead::read(&frame).unwrap(), &frame.body),
         };
         assert_eq!(hex(&again), text("frame"), "{}", text("name"));
         names.push(text("name"));
     }
-    assert_eq!(names.len(), 15, "{names:?}");
+    assert_eq!(names.len(), 21, "{names:?}");
 }
 
 #[test]

@@ -6,7 +6,7 @@ use crate::consensus::raft::{ProposeError, Voter};
 use crate::consensus::{Command, Door, MetadataError, Proposal, over_the_limit};
 use crate::events::Event;
 use crate::partition::PartitionContext;
-use crate::replication::Propose;
+use crate::replication::{Propose, take_over};
 use bascule_wire::ErrorCode;
 use bytes::Bytes;
 use futures_util::future::{BoxFuture, FutureExt, join_all};
@@ -213,6 +213,9 @@ impl Answer for Port {
         request: &'a [u8],
     ) -> BoxFuture<'a, io::Result<Bytes>> {
         async move {
+            if matches!(kind, Kind::Position | Kind::Range) {
+                return take_over::answer(&self.partitions.replicas, kind, request).await;
+            }
             let Some(Running { voter, .. }) = self.shared.running.get() else {
                 return Err(io::Error::other("the voter has not started yet"));
             };

@@ -90,7 +90,7 @@ pub(super) struct Shared {
     /// Whom this broker hears as the controller.
     pub watch: Watch,
     /// Of the present run.
-    pub lease: OwnLease,
+    pub lease: Arc<OwnLease>,
     /// Why there is no voter yet.
     pub waiting: Mutex<String>,
     /// Why there will be none any more.

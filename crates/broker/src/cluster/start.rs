@@ -20,7 +20,6 @@ use crate::peer::{
     Broker, Brokers, Dialer, FirstVoter, Founded, Founding, FoundingError, ListenError, Own,
     PeerListener,
 };
-use crate::replication::heartbeat::OwnLease;
 use crate::replication::liveness::{Run as WatchedRun, Watch};
 use crate::replication::{Hub, HubParts};
 use crate::statistics::PeerRefusals;
@@ -128,7 +127,7 @@ impl Member {
             applied,
             running: OnceLock::new(),
             watch: Watch::default(),
-            lease: OwnLease::default(),
+            lease: Arc::default(),
             waiting: Mutex::new("it has not asked yet".into()),
             stopped: Mutex::default(),
         });
@@ -342,13 +341,15 @@ impl Parts {
         let running = Running {
             voter: voter.clone(),
             brokers: brokers.clone(),
-            dialer,
+            dialer: dialer.clone(),
         };
         // Set once: this is the only start of the run.
         let _ = shared.running.set(running);
         let hub = Hub::new(HubParts {
             brokers: brokers.clone(),
             tls: tls.clone(),
+            dialer,
+            lease: shared.lease.clone(),
             nats,
             events: shared.events.clone(),
             proposer: Arc::new(Reporter {

@@ -1,4 +1,5 @@
-//! What brokers of the metadata group ask each other: appends, votes, pre-votes, chunks of snapshots (frame types 15 to 22).
+//! What brokers of the metadata group ask each other: appends, votes, pre-votes, chunks of snapshots (frame types 15 to 22), and
+//! what else one question and one answer are enough for.
 //!
 //! The bodies are `MessagePack`. How they travel is a [`Transport`]'s business.
 use super::snapshot;
@@ -33,6 +34,8 @@ const SNAPSHOT_RETRY: Duration = Duration::from_secs(1);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Kind {
+    /// Where the log of a replica ends; the metadata group knows nothing of it.
+    Position = 6,
     /// A request to the controller; the metadata group knows nothing of it.
     Propagate = 8,
     /// Entries, or a heartbeat when there are none.
@@ -45,6 +48,8 @@ pub enum Kind {
     Snapshot = 21,
     /// A heartbeat to the controller; the metadata group does not use it.
     Heartbeat = 23,
+    /// Batches of a replica; the metadata group knows nothing of them.
+    Range = 27,
 }
 
 /// Carries requests to other voters.

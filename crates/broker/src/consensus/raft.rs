@@ -157,10 +157,12 @@ impl Voter {
                 }
                 encode(&answer)
             }
-            Kind::Propagate | Kind::Heartbeat => Err(io::Error::new(
-                io::ErrorKind::InvalidInput,
-                "a request to the controller is not one to a voter",
-            )),
+            Kind::Position | Kind::Propagate | Kind::Heartbeat | Kind::Range => {
+                Err(io::Error::new(
+                    io::ErrorKind::InvalidInput,
+                    "a request to the controller or to a replica is not one to a voter",
+                ))
+            }
         }
     }
 

@@ -2,7 +2,7 @@
 use super::cluster::ClusterStart;
 use super::error::open_code;
 use super::parts::Parts;
-use super::replicas::Truncator;
+use super::replicas::LogChanger;
 use super::serve::{self, BoundPort, Listening, Serving};
 use super::{DataDirectory, EngineError, EngineSettings, directory};
 use crate::admission::for_segments;
@@ -138,7 +138,7 @@ impl Engine {
             directory,
             ..State::default()
         }));
-        runtime.spawn(Truncator::new(&data, &parts, &committer, &admin, &state).run());
+        runtime.spawn(LogChanger::new(&data, &parts, &committer, &admin, &state).run());
         state.lock().runtime = Some(Arc::new(runtime));
         Ok(Self {
             parts,

@@ -1,9 +1,9 @@
-//! Replicas whose log has to end earlier: closed, truncated, and opened again.
+//! Replicas whose log has to end earlier, or to begin later: closed, truncated or reset, and opened again.
 use super::lifecycle::State;
 use super::parts::Parts;
 use super::{directory, error::open_code};
 use crate::events::Level;
-use crate::partition::replica::Truncation;
+use crate::partition::replica::{LogChange, WantedLog};
 use crate::partition::{EndReason, Partition};
 use crate::view::{StreamView, View};
 use bascule_log::{Error, GroupCommitter, Log};
@@ -13,8 +13,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 use tokio::runtime::Handle;
 
-/// What truncating needs of the engine, while that lives.
-pub(super) struct Truncator {
+/// What changing logs needs of the engine, while that lives.
+pub(super) struct LogChanger {
     data: PathBuf,
     parts: Arc<Parts>,
     committer: Weak<GroupCommitter>,
@@ -22,7 +22,7 @@ pub(super) struct Truncator {
     state: Weak<Mutex<State>>,
 }
 
-impl Truncator {
+impl LogChanger {
     /// For the engine of these parts; keeps none of them but `parts` alive.
     pub fn new(
         data: &Path,
@@ -40,13 +40,13 @@ impl Truncator {
         }
     }
 
-    /// Truncates what replicas ask for, one after the other, until the engine is gone.
+    /// Changes the logs that replicas ask for, one after the other, until the engine is gone.
     pub async fn run(self) {
         let this = Arc::new(self);
         loop {
-            let next = this.parts.partitions.replicas.next_truncation().await;
+            let next = this.parts.partitions.replicas.next_log_change().await;
             let worker = this.clone();
-            let done = tokio::task::spawn_blocking(move || worker.truncate(&next)).await;
+            let done = tokio::task::spawn_blocking(move || worker.change(&next)).await;
             if matches!(done, Ok(None) | Err(_)) {
                 return;
             }
@@ -54,7 +54,7 @@ impl Truncator {
     }
 
     /// `None`: the engine is gone.
-    fn truncate(&self, asked: &Truncation) -> Option<()> {
+    fn change(&self, asked: &LogChange) -> Option<()> {
         let (admin, state) = (self.admin.upgrade()?, self.state.upgrade()?);
         let committer = self.committer.upgrade()?;
         let _one = admin.lock();
@@ -70,19 +70,24 @@ impl Truncator {
         }
         Handle::current().block_on(asked.partition.close(EndReason::Closed));
         let name = format!("{}/{}", identity.stream, identity.number);
+        let (offset, epoch) = (asked.wanted.offset(), asked.leader_epoch);
         let fields =
-            json!({"stream": identity.stream, "partition": identity.number, "offset": asked.to});
-        match self.cut(asked, &committer) {
-            Ok(cut) => {
-                let text = format!(
-                    "partition {name}: {cut} bytes from offset {} on were truncated, which the leader of epoch {} does not have",
-                    asked.to, asked.leader_epoch
-                );
+            json!({"stream": identity.stream, "partition": identity.number, "offset": offset});
+        match self.apply(asked, &committer) {
+            Ok(bytes) => {
+                let text = match asked.wanted {
+                    WantedLog::Truncated { .. } => format!(
+                        "partition {name}: {bytes} bytes from offset {offset} on were truncated, which the leader of epoch {epoch} does not have"
+                    ),
+                    WantedLog::Begun(_) => format!(
+                        "partition {name}: its log begins again at offset {offset}, without {bytes} bytes of before: the leader of epoch {epoch} has removed what would come next"
+                    ),
+                };
                 let events = &self.parts.events;
                 events.log(Level::Warning, "replication", text, fields.clone());
             }
             // Opened again, it is compared again, and asks again.
-            Err(error) => self.failed(&name, "truncated", &error, &fields),
+            Err(error) => self.failed(&name, "changed", &error, &fields),
         }
         let path = self.path(incarnation);
         let (context, spec) = (&self.parts.partitions, asked.spec.clone());
@@ -97,16 +102,21 @@ impl Truncator {
         Some(())
     }
 
-    /// Ends the closed log. Returns how many bytes it has lost.
-    fn cut(&self, asked: &Truncation, committer: &Arc<GroupCommitter>) -> Result<u64, Error> {
+    /// Changes the closed log. Returns how many bytes it has lost.
+    fn apply(&self, asked: &LogChange, committer: &Arc<GroupCommitter>) -> Result<u64, Error> {
         let incarnation = asked.spec.incarnation;
         let path = self.path(incarnation);
         let options = asked.spec.log_options(&self.parts.partitions.master_keys);
         let (log, _) = Log::open(&path, asked.spec.log_identity(), options, committer)?;
         let before = log.reader().bytes();
-        let kept = path.join(format!("lost-{}-{}", asked.leader_epoch, asked.to));
-        let keep = asked.keeps.then_some(kept.as_path());
-        let (log, _) = log.truncate(asked.to, asked.leader_epoch, keep)?;
+        let log = match &asked.wanted {
+            WantedLog::Truncated { to, keeps } => {
+                let kept = path.join(format!("lost-{}-{to}", asked.leader_epoch));
+                let keep = keeps.then_some(kept.as_path());
+                log.truncate(*to, asked.leader_epoch, keep)?.0
+            }
+            WantedLog::Begun(start) => log.reset_at(start)?,
+        };
         let after = log.reader().bytes();
         log.close()?;
         Ok(before.saturating_sub(after))

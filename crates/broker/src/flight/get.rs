@@ -128,7 +128,7 @@ impl Call {
         let view = context.view.load_full();
         let stream = resolve::stream(&view, &ticket.namespace, &ticket.stream)?;
         let view = resolve::partition(&stream, ticket.partition)?;
-        let partition = resolve::handle(&context, &stream, view, ticket.incarnation)?;
+        let partition = resolve::readable(&context, &stream, view, ticket.incarnation)?;
         let what = resolve::label(&stream, ticket.partition);
         let projection = info::projection(ticket.columns.as_deref())?;
         let filter = info::filter(ticket.subject.as_deref())?;

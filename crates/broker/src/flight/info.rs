@@ -161,7 +161,7 @@ fn flight_info(
     let mut bytes = Some(0_i64);
     let mut endpoints = Vec::with_capacity(stream.partitions.len());
     for partition in resolve::partitions(stream, selection.partitions.as_deref())? {
-        let handle = resolve::handle(context, stream, partition, None)?;
+        let handle = resolve::readable(context, stream, partition, None)?;
         let planned = endpoint(stream, partition, &handle, selection)?;
         records = records
             .filter(|_| selection.subject.is_none())

@@ -102,7 +102,7 @@ async fn wait(
     for request in requests {
         let stream = load(context, peer, request)?;
         for partition in resolve::partitions(&stream, request.partitions.as_deref())? {
-            let handle = resolve::handle(context, &stream, partition, None)?;
+            let handle = resolve::readable(context, &stream, partition, None)?;
             let Some(known) = request.beyond.get(&partition.number).copied() else {
                 return Ok(());
             };
@@ -175,7 +175,7 @@ async fn read_each<Q: Send + 'static, A: Send + 'static>(
     }
     let questions = asked.map(|(number, question)| {
         let partition = resolve::partition(stream, number)?;
-        let reader = resolve::handle(context, stream, partition, None)?.reader();
+        let reader = resolve::readable(context, stream, partition, None)?.reader();
         Ok((reader, question, resolve::label(stream, number)))
     });
     let questions = questions.collect::<Result<Vec<_>, Status>>()?;
@@ -201,7 +201,7 @@ fn document(
     for partition in resolve::partitions(stream, request.partitions.as_deref())? {
         partitions.push(status(
             partition,
-            &resolve::handle(context, stream, partition, None)?,
+            &resolve::readable(context, stream, partition, None)?,
         ));
     }
     let times: Vec<Value> = request

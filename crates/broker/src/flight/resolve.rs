@@ -160,6 +160,35 @@ pub fn handle(
     ))
 }
 
+/// As [`handle`], of a partition that clients may read here.
+///
+/// # Errors
+/// As there; UNAVAILABLE too while this broker cannot say what is committed.
+pub fn readable(
+    context: &FlightContext,
+    stream: &StreamView,
+    partition: &PartitionView,
+    incarnation: Option<u64>,
+) -> Result<Partition, Status> {
+    let found = handle(context, stream, partition, incarnation)?;
+    if found.may_read() {
+        return Ok(found);
+    }
+    let message = format!(
+        "broker {} cannot say now what of {} is committed: it has no lease, has just begun to lead it, or follows broker {:?} \
+         and is not in sync; ask again, or ask the leader",
+        context.broker_id,
+        label(stream, partition.number),
+        partition.leader
+    );
+    Err(refuse(
+        Code::Unavailable,
+        ErrorCode::Unavailable,
+        message,
+        json!({"leader": partition.leader}),
+    ))
+}
+
 /// How a partition is called in sentences.
 pub fn label(stream: &StreamView, number: u32) -> String {
     format!("{}/{}/{number}", stream.namespace, stream.name)

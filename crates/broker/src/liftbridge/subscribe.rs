@@ -149,6 +149,12 @@ fn no_place(limit: usize) -> Status {
     ))
 }
 
+fn no_lease() -> Status {
+    let text = "This broker cannot say yet what is committed: it has no lease, has just begun to lead, or has not caught up \
+                with the leader. Ask again";
+    Status::unavailable(text).coded(ErrorCode::Unavailable)
+}
+
 fn no_such_partition() -> Status {
     Status::not_found("No such partition").coded(ErrorCode::PartitionNotFound)
 }
@@ -204,7 +210,11 @@ async fn open_partition(
     let (stream, number) = find(context, request)?;
     let partition = stream.partition(number).ok_or_else(no_such_partition)?;
     if let Some(handle) = readable(partition) {
-        return Ok(handle);
+        return if handle.may_read() {
+            Ok(handle)
+        } else {
+            Err(no_lease())
+        };
     }
     if !request.resume {
         return Err(paused());

@@ -3,6 +3,7 @@ use super::append_budget::AppendBudget;
 use super::commit::AppendReply;
 use super::message_id_file::read_ids;
 use super::publish_errors::count_publish_errors;
+use super::replica::ReadRole;
 use super::subscriber_hint::SubscriberHint;
 use super::task::{self, Message};
 use super::{
@@ -12,15 +13,12 @@ use crate::events::{Event, PartitionChange};
 use crate::stage::StagePartition;
 use bascule_log::{GroupCommitter, HighWatermarkUpdater, Log, LogReader, Recovery};
 use bascule_record::Producer;
-
 use parking_lot::Mutex;
-
 use std::path::Path;
 use std::sync::atomic::{
     AtomicBool, AtomicI64, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering,
 };
 use std::sync::{Arc, OnceLock};
-
 use tokio::sync::{mpsc, oneshot, watch};
 
 /// A cheap, cloneable handle.
@@ -38,6 +36,7 @@ pub(super) struct Inner {
     pub(super) committed: Mutex<Option<watch::Sender<u64>>>,
     pub(super) watch: watch::Receiver<u64>,
     pub(super) leading: AtomicBool,
+    pub(super) read_role: ReadRole,
     pub(super) readonly: AtomicBool,
     pub(super) subscribers: AtomicUsize,
     pub(super) max_record_bytes: AtomicU32,
@@ -104,6 +103,8 @@ pub struct PartitionStatus {
     pub nats_dropped: u64,
     /// What of sinks needs it open: staged pieces, calls that stage, epochs to be linked.
     pub held: u64,
+    /// Whether the high watermark may be shown to clients ([`Partition::may_read`]).
+    pub may_read: bool,
 }
 
 /// A reader of [`Partition::subscribe`].
@@ -163,6 +164,7 @@ impl Partition {
             committed: Mutex::new(Some(committed)),
             watch,
             leading: AtomicBool::new(false),
+            read_role: ReadRole::new(spec.replicas),
             readonly: AtomicBool::new(spec.readonly),
             subscribers: AtomicUsize::new(0),
             max_record_bytes: AtomicU32::new(spec.max_record_bytes),
@@ -293,11 +295,6 @@ impl Partition {
         self.0.watch.clone()
     }
 
-    /// Whether this broker leads it now (accepts appends).
-    pub fn is_leading(&self) -> bool {
-        self.0.leading.load(Ordering::Acquire)
-    }
-
     /// Whether publishes are refused. Set between appends, so that whoever sees it sees all that was taken before.
     pub fn is_readonly(&self) -> bool {
         self.0.readonly.load(Ordering::Acquire)
@@ -361,6 +358,7 @@ impl Partition {
             subscribers: self.0.subscribers.load(Ordering::Acquire) as u64,
             nats_dropped: self.0.nats_dropped.load(Ordering::Relaxed),
             held: self.0.context.stage.held(self.0.identity.incarnation),
+            may_read: self.may_read(),
         }
     }
 

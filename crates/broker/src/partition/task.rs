@@ -227,7 +227,7 @@ impl Task {
                 Message::Role(role) => {
                     self.writer.finish_group();
                     let (own, spec) = *role;
-                    self.writer.set_role(own, &spec, now);
+                    self.writer.set_role(own, &spec);
                     self.writer.begin_group();
                     let has_role = !matches!(self.writer.role, Role::Idle);
                     let tick = || every(Duration::from_millis(TICK_MS));

@@ -126,7 +126,7 @@ impl Writer {
         if let Some(reason) = self.partition.0.failure.get() {
             return reply.answer(Err(AppendError::Storage(reason.clone())));
         }
-        if self.epoch.is_none() {
+        if self.epoch.is_none() || self.partition.has_stopped() {
             return reply.answer(Err(AppendError::NotLeader));
         }
         if let Role::Leader(role) = &self.role {

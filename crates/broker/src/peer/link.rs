@@ -45,12 +45,14 @@ impl Waiting {
 /// The frame type of a request.
 pub(super) fn type_of(kind: Kind) -> FrameType {
     match kind {
+        Kind::Position => FrameType::Position,
         Kind::Propagate => FrameType::Propagate,
         Kind::Append => FrameType::Append,
         Kind::Vote => FrameType::Vote,
         Kind::PreVote => FrameType::PreVote,
         Kind::Snapshot => FrameType::Snapshot,
         Kind::Heartbeat => FrameType::Heartbeat,
+        Kind::Range => FrameType::Range,
     }
 }
 

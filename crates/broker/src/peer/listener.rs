@@ -426,12 +426,14 @@ impl Drop for Greetings {
 /// The kind of a request and the type of its answer; `None` for what is not a request.
 fn request_of(kind: FrameType) -> Option<(Kind, FrameType)> {
     let asked = match kind {
+        FrameType::Position => Kind::Position,
         FrameType::Propagate => Kind::Propagate,
         FrameType::Append => Kind::Append,
         FrameType::Vote => Kind::Vote,
         FrameType::PreVote => Kind::PreVote,
         FrameType::Snapshot => Kind::Snapshot,
         FrameType::Heartbeat => Kind::Heartbeat,
+        FrameType::Range => Kind::Range,
         _ => return None,
     };
     Some((asked, kind.answer()?))

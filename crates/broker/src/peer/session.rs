@@ -4,7 +4,7 @@
 //! slot that waits for records holds up itself only, and is part of a later answer.
 use super::connection::PeerError;
 use crate::partition::PartitionContext;
-use crate::partition::replica::{FetchMessage, FetchReply, ReplicaMessage};
+use crate::partition::replica::{FetchMessage, FetchReply, ReplicaMessage, ReplyBody};
 use bascule_log::{ReadMode, ReplicaCursor};
 use bascule_replica::leader::{Fetch as Report, Outcome};
 use bascule_replica::session::{Frame as SessionFrame, Server};
@@ -190,7 +190,11 @@ impl FetchSession {
             && let Some(reply) = self.ready.pop_front()
         {
             let mut answer = to_answer(&reply);
-            if let Some((reader, from)) = reply.batches {
+            if let ReplyBody::Start(start) = &reply.body {
+                answer.bytes = u32::try_from(start.len()).unwrap_or(u32::MAX);
+                body.extend_from_slice(start);
+            }
+            if let ReplyBody::Batches(reader, from) = reply.body {
                 let known = self.cursors.remove(&reply.slot);
                 let mut cursor = known
                     .filter(|cursor| cursor.offset() == from)

@@ -225,7 +225,7 @@ impl Run {
         let mut body = frame.body.clone();
         for slot in &answer.answers {
             // As many as the head was checked to have.
-            let batches = body.split_to((slot.bytes as usize).min(body.len()));
+            let own = body.split_to((slot.bytes as usize).min(body.len()));
             let partition = self.shared.slots.lock().partitions.get(&slot.slot).cloned();
             if let Some(partition) = partition {
                 partition.send_replica(ReplicaMessage::Answer(AnswerMessage {
@@ -233,7 +233,7 @@ impl Run {
                     attempt: slot.attempt,
                     leader_epoch: slot.leader_epoch,
                     outcome: outcome_of(slot),
-                    batches,
+                    body: own,
                 }));
             }
         }

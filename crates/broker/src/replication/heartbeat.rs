@@ -3,6 +3,7 @@ use bascule_replica::lease::{HeartbeatAnswer, Lease};
 use bascule_replica::types::Instant64;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Body of a heartbeat (type 23). Times are those of the one that sends, ms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -35,17 +36,23 @@ pub(crate) enum Answered {
 
 /// The lease of the present run.
 #[derive(Debug, Default)]
-pub(crate) struct OwnLease(Mutex<Lease>);
+pub(crate) struct OwnLease {
+    lease: Mutex<Lease>,
+    /// Until when it lasts; read for every record.
+    until: AtomicU64,
+}
 
 impl OwnLease {
     /// A run begins: nothing of an earlier one counts.
     pub fn begin(&self) {
-        *self.0.lock() = Lease::default();
+        let mut lease = self.lease.lock();
+        *lease = Lease::default();
+        self.until.store(0, Ordering::Release);
     }
 
     /// The next heartbeat of this run, when one is due.
     pub fn due(&self, boot_epoch: u64, now: Instant64) -> Option<Heartbeat> {
-        let mut lease = self.0.lock();
+        let mut lease = self.lease.lock();
         let token = lease.heartbeat(now)?;
         Some(Heartbeat {
             boot_epoch,
@@ -65,16 +72,23 @@ impl OwnLease {
             return;
         };
         let token = Instant64(token);
-        self.0.lock().answered(HeartbeatAnswer {
+        let mut own = self.lease.lock();
+        let until = own.answered(HeartbeatAnswer {
             token,
             lease,
             age_ms,
         });
+        self.until.store(until.0, Ordering::Release);
+    }
+
+    /// Until when it lasts (exclusive).
+    pub fn until(&self) -> Instant64 {
+        Instant64(self.until.load(Ordering::Acquire))
     }
 
     /// What is left of it, ms; 0 = it is over.
     pub fn rest_ms(&self, now: Instant64) -> u64 {
-        self.0.lock().until().since(now)
+        self.until().since(now)
     }
 }
 
@@ -82,6 +96,7 @@ impl OwnLease {
 mod tests {
     use super::*;
     use crate::consensus::network::encode;
+    use crate::replication::golden_body;
 
     const SENT: Instant64 = Instant64(10_000);
 
@@ -123,17 +138,8 @@ mod tests {
             (encode(&heartbeat), "heartbeat"),
             (encode(&heard(10_000, true)), "heartbeat_answer"),
         ];
-        let vectors = include_str!("../../../../specs/vectors/peer/frames.json");
-        let vectors: serde_json::Value = serde_json::from_str(vectors).unwrap();
         for (body, name) in bodies {
-            let mut frames = vectors.as_array().unwrap().iter();
-            let golden = frames.find(|frame| frame["name"] == name).unwrap();
-            let body: Vec<String> = body
-                .unwrap()
-                .iter()
-                .map(|byte| format!("{byte:02x}"))
-                .collect();
-            assert_eq!(golden["body"], body.concat(), "{name}");
+            assert_eq!(golden_body(name), body.unwrap(), "{name}");
         }
     }
 

@@ -1,12 +1,16 @@
 //! What replicas ask for when their role begins, works and ends.
 use super::fetcher::Fetcher;
+use super::heartbeat::OwnLease;
 use super::reports::{Propose, Reports};
+use super::take_over::{ask_position, ask_range};
+use crate::consensus::network::Transport;
 use crate::events::Events;
 use crate::nats::NatsLink;
 use crate::partition::Partition;
-use crate::partition::replica::{ReplicaReport, SlotState, ToBrokers};
+use crate::partition::replica::{Question, ReplicaReport, SlotState, ToBrokers};
 use crate::peer::Brokers;
 use crate::tls::PeerTls;
+use bascule_replica::types::{BrokerId, Instant64};
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -16,6 +20,8 @@ use tokio::runtime::Handle;
 pub(crate) struct HubParts {
     pub brokers: Arc<Brokers>,
     pub tls: Option<Arc<PeerTls>>,
+    pub dialer: Arc<dyn Transport>,
+    pub lease: Arc<OwnLease>,
     pub nats: NatsLink,
     pub events: Arc<Events>,
     pub proposer: Arc<dyn Propose>,
@@ -26,6 +32,8 @@ pub(crate) struct HubParts {
 pub(crate) struct Hub {
     brokers: Arc<Brokers>,
     tls: Option<Arc<PeerTls>>,
+    dialer: Arc<dyn Transport>,
+    lease: Arc<OwnLease>,
     nats: NatsLink,
     events: Arc<Events>,
     reports: Reports,
@@ -41,6 +49,8 @@ impl Hub {
         Self {
             brokers: parts.brokers,
             tls: parts.tls,
+            dialer: parts.dialer,
+            lease: parts.lease,
             nats: parts.nats,
             events: parts.events,
             reports,
@@ -70,6 +80,29 @@ impl ToBrokers for Hub {
         if let Some(fetcher) = self.fetchers.lock().get(&leader) {
             fetcher.disconnect();
         }
+    }
+
+    fn ask_position(&self, member: BrokerId, question: Question, partition: &Partition) {
+        let (dialer, partition) = (self.dialer.clone(), partition.clone());
+        self.runtime
+            .spawn(ask_position(dialer, member, question, partition));
+    }
+
+    fn ask_range(
+        &self,
+        member: BrokerId,
+        question: Question,
+        attempt: u64,
+        offset: u64,
+        partition: &Partition,
+    ) {
+        let (dialer, partition) = (self.dialer.clone(), partition.clone());
+        let asked = ask_range(dialer, member, question, (attempt, offset), partition);
+        self.runtime.spawn(asked);
+    }
+
+    fn lease(&self) -> Instant64 {
+        self.lease.until()
     }
 
     fn report(&self, incarnation: u64, report: ReplicaReport) {

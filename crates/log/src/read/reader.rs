@@ -79,6 +79,13 @@ impl LogReader {
         reached.map(|segment| segment.bytes_from(offset)).sum()
     }
 
+    /// Base offset of the first segment, at most the log start, which may lie inside of a segment.
+    pub fn first_stored(&self) -> u64 {
+        let segments = self.shared.segments();
+        let first = segments.first().map(|first| first.base_offset);
+        first.unwrap_or_else(|| self.shared.log_end())
+    }
+
     /// First offset of the active segment; retention and compaction may remove records below it.
     pub fn active_base_offset(&self) -> u64 {
         self.shared

@@ -35,6 +35,10 @@ pub enum FrameType {
     Join = 4,
     /// The answer; the connection ends with it.
     JoinAnswer = 5,
+    /// Asks a member where its log ends, before a new leader begins.
+    Position = 6,
+    /// The answer.
+    PositionAnswer = 7,
     /// A request to the controller.
     Propagate = 8,
     /// The answer.
@@ -63,15 +67,21 @@ pub enum FrameType {
     Heartbeat = 23,
     /// The answer.
     HeartbeatAnswer = 24,
+    /// Asks a member for the batches that a new leader lacks.
+    Range = 27,
+    /// The answer.
+    RangeAnswer = 28,
 }
 
 impl FrameType {
     /// All of them, by number.
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 22] = [
         Self::Fetch,
         Self::FetchAnswer,
         Self::Join,
         Self::JoinAnswer,
+        Self::Position,
+        Self::PositionAnswer,
         Self::Propagate,
         Self::PropagateAnswer,
         Self::Hello,
@@ -86,6 +96,8 @@ impl FrameType {
         Self::SnapshotAnswer,
         Self::Heartbeat,
         Self::HeartbeatAnswer,
+        Self::Range,
+        Self::RangeAnswer,
     ];
 
     /// The type with this number, if it is spoken.
@@ -98,6 +110,7 @@ impl FrameType {
         match self {
             Self::Fetch => Some(Self::FetchAnswer),
             Self::Join => Some(Self::JoinAnswer),
+            Self::Position => Some(Self::PositionAnswer),
             Self::Propagate => Some(Self::PropagateAnswer),
             Self::Hello => Some(Self::HelloAnswer),
             Self::Append => Some(Self::AppendAnswer),
@@ -105,15 +118,18 @@ impl FrameType {
             Self::PreVote => Some(Self::PreVoteAnswer),
             Self::Snapshot => Some(Self::SnapshotAnswer),
             Self::Heartbeat => Some(Self::HeartbeatAnswer),
+            Self::Range => Some(Self::RangeAnswer),
             Self::FetchAnswer
             | Self::JoinAnswer
+            | Self::PositionAnswer
             | Self::PropagateAnswer
             | Self::HelloAnswer
             | Self::AppendAnswer
             | Self::VoteAnswer
             | Self::PreVoteAnswer
             | Self::SnapshotAnswer
-            | Self::HeartbeatAnswer => None,
+            | Self::HeartbeatAnswer
+            | Self::RangeAnswer => None,
         }
     }
 }

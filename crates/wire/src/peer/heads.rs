@@ -257,7 +257,7 @@ impl HelloAnswer {
 }
 
 impl RaftHead {
-    /// Reads the head of a frame of types 8, 9 and 15 to 24.
+    /// Reads the head of a frame of types 6 to 9, 15 to 24, 27 and 28.
     ///
     /// # Errors
     /// [`FrameError::Type`], [`FrameError::Field`].

@@ -1,16 +1,15 @@
 //! A follower of a partition with several replicas.
 use super::links::{Links, epoch_end, position};
 use super::messages::{AnswerMessage, SlotState};
-use super::table::ReplicaReport;
-use super::{LEASE, Site, now};
+use super::received::Received;
+use super::table::{ReplicaReport, WantedLog};
+use super::{Site, lease, now};
 use crate::clock::cautious_now_ns;
 use crate::events::PartitionChange;
-use bascule_log::Error;
-use bascule_record::{Batches, Header};
-use bascule_replica::follower::{Action, Actions, Answer, Batch, Event, Follower, Own};
+use bascule_log::{Error, Start};
+use bascule_replica::follower::{Action, Actions, Answer, Event, Follower, Own};
 use bascule_replica::leader::Outcome;
 use bascule_replica::types::{Boundary, BrokerId, Config, Instant64};
-use bytes::Bytes;
 
 /// After an append that found no space or descriptor.
 const FULL_PAUSE_MS: u64 = 1_000;
@@ -28,18 +27,28 @@ pub(in crate::partition) struct FollowerRole {
     held_until: Option<Instant64>,
 }
 
+/// What a follower has to know of the role before it.
+#[derive(Clone, Copy, Debug, Default)]
+pub(in crate::partition) struct Before {
+    /// Number of the last fetch: those of the follower come after it.
+    pub attempt: u64,
+    /// The high watermark was learned from a leader in this run, or moved as the leader.
+    pub has_learned: bool,
+}
+
 impl FollowerRole {
-    /// Begins to compare its log with the leader's. `config` has a leader. `attempt`: a number that no earlier fetch had.
-    pub fn begin(id: u64, config: Config, attempt: u64, site: &mut Site<'_>) -> Self {
+    /// Begins to compare its log with the leader's. `config` has a leader.
+    pub fn begin(id: u64, config: Config, before: Before, site: &mut Site<'_>) -> Self {
         let leader = config.leader.map_or(0, |leader| leader.0);
         let high_watermark = site.log.reader().high_watermark();
-        let machine = Follower::new(BrokerId(id), config, high_watermark, false, LEASE);
+        let (id, learned) = (BrokerId(id), before.has_learned);
+        let machine = Follower::new(id, config, high_watermark, learned, lease(site));
         let mut role = Self {
             machine,
             leader,
             links: Links::default(),
             durable: 0,
-            attempt,
+            attempt: before.attempt,
             held_until: None,
         };
         role.step(Event::Tick, site);
@@ -56,9 +65,12 @@ impl FollowerRole {
         self.leader
     }
 
-    /// Number of the last fetch.
-    pub fn attempt(&self) -> u64 {
-        self.attempt
+    /// What the role after this one has to know.
+    pub fn before(&self) -> Before {
+        Before {
+            attempt: self.attempt,
+            has_learned: self.machine.has_learned(),
+        }
     }
 
     /// An entry concerns the partition, and its leader is the same.
@@ -91,28 +103,33 @@ impl FollowerRole {
         if message.attempt != self.attempt || message.from != self.leader {
             return;
         }
-        let (batches, ends) = headers(&message.batches);
+        let received = match message.outcome {
+            Outcome::Reset { start } => {
+                let read = Start::read(&message.body, site.log_id());
+                Received::reset(read.filter(|read| read.offset == start))
+            }
+            _ => Received::new(message.body),
+        };
         let own = own(&message.outcome, site);
-        let known = batches.clone();
         let answer = Answer {
             leader_epoch: message.leader_epoch,
             attempt: self.machine.attempt(),
             outcome: message.outcome,
-            batches,
+            batches: received.batches.clone(),
         };
-        let event = Event::Answered(answer, own);
-        let actions = self.machine.step(event, now());
-        let received = Received {
-            bytes: message.batches,
-            batches: known,
-            ends,
-        };
-        self.perform(actions, &received, site);
+        self.step_with(Event::Answered(answer, own), &received, site);
     }
 
     fn step(&mut self, event: Event, site: &mut Site<'_>) {
-        let actions = self.machine.step(event, now());
-        self.perform(actions, &Received::default(), site);
+        self.step_with(event, &Received::default(), site);
+    }
+
+    fn step_with(&mut self, event: Event, received: &Received, site: &mut Site<'_>) {
+        let now = now();
+        let mut actions = self.machine.step(Event::Lease(lease(site)), now);
+        actions.extend(self.machine.step(event, now));
+        self.perform(actions, received, site);
+        site.partition.reads_until(self.machine.reads_until());
     }
 
     fn perform(&mut self, actions: Actions, received: &Received, site: &mut Site<'_>) {
@@ -142,9 +159,16 @@ impl FollowerRole {
                     }
                 }
                 Action::Truncate { to: end, keep } => {
-                    let replicas = &site.partition.context().replicas;
-                    replicas.truncate(site.partition, end, leader_epoch, keep);
+                    let wanted = WantedLog::Truncated {
+                        to: end,
+                        keeps: keep,
+                    };
+                    change_log(site, leader_epoch, wanted);
                 }
+                Action::Reset { keep: false, .. } => match &received.start {
+                    Some(start) => change_log(site, leader_epoch, WantedLog::Begun(start.clone())),
+                    None => to.disconnect(self.leader),
+                },
                 Action::Reset { .. } | Action::Skip { .. } => Self::give_up(&action, site),
                 Action::ReportLeader { high_watermark, .. } => {
                     let own = position(site.log);
@@ -167,10 +191,7 @@ impl FollowerRole {
     /// Appends the first `count` batches.
     fn append(&mut self, received: &Received, count: usize, site: &mut Site<'_>) {
         let before = site.log.reader().log_end();
-        let last = count
-            .checked_sub(1)
-            .and_then(|last| received.ends.get(last));
-        let bytes = received.bytes.slice(..last.copied().unwrap_or_default());
+        let bytes = received.first(count);
         let appended = site.log.append_verbatim(bytes, cautious_now_ns());
         let end = site.log.reader().log_end();
         let batches = received.batches.iter().take(count);
@@ -246,35 +267,9 @@ impl FollowerRole {
     }
 }
 
-/// Batches of an answer.
-#[derive(Default)]
-struct Received {
-    bytes: Bytes,
-    batches: Vec<Batch>,
-    /// Where each of them ends in `bytes`.
-    ends: Vec<usize>,
-}
-
-/// The headers of whole batches, and where each ends; up to the first that cannot be read. The log verifies payloads before it
-/// takes them.
-fn headers(bytes: &Bytes) -> (Vec<Batch>, Vec<usize>) {
-    let (mut batches, mut ends, mut end) = (Vec::new(), Vec::new(), 0);
-    for batch in Batches::new(bytes.clone()) {
-        let Ok(batch) = batch else { break };
-        let Ok(header) = Header::read(&batch) else {
-            break;
-        };
-        end += batch.len();
-        ends.push(end);
-        batches.push(Batch {
-            base: header.base_offset,
-            end: header.next_offset(),
-            epoch: header.leader_epoch,
-            chain: header.chain,
-            link: header.link(),
-        });
-    }
-    (batches, ends)
+fn change_log(site: &Site<'_>, leader_epoch: u64, wanted: WantedLog) {
+    let replicas = &site.partition.context().replicas;
+    replicas.change_log(site.partition, leader_epoch, wanted);
 }
 
 /// What the follower's log holds, as far as the answer is about it.

@@ -1,8 +1,10 @@
 //! The leader of a partition with several replicas.
+use super::links::start_of;
 use super::links::{Links, epoch_end, position};
-use super::messages::FetchMessage;
+use super::messages::{FetchMessage, ReplyBody, TakeOverMessage};
 use super::table::ReplicaReport;
-use super::{LEASE, Site, now};
+use super::take_over::TakingOver;
+use super::{Site, lease, now};
 use crate::clock::now_ns;
 use crate::partition::commit::InFlight;
 use crate::partition::observer::CommittedAppend;
@@ -21,6 +23,8 @@ const WAIT_MS: u64 = 300;
 #[derive(Debug)]
 pub(in crate::partition) struct LeaderRole {
     machine: Leader,
+    /// `None` once the epoch has begun.
+    taking_over: Option<TakingOver>,
     links: Links,
     /// Appends by ticket, ascending, until they are answered and republished.
     appends: VecDeque<(u64, InFlight)>,
@@ -32,8 +36,9 @@ pub(in crate::partition) struct LeaderRole {
 }
 
 impl LeaderRole {
-    /// Begins an epoch at the log end: whatever is in the log stays.
-    pub fn begin(id: u64, config: Config, site: &Site<'_>) -> Self {
+    /// Begins to take over: whatever is in the log stays.
+    pub fn begin(id: u64, config: Config, site: &mut Site<'_>) -> Self {
+        let taking_over = TakingOver::begin(BrokerId(id), &config, site);
         let reader = site.log.reader();
         let ends = Ends {
             log: reader.log_end(),
@@ -43,16 +48,48 @@ impl LeaderRole {
             stored: stored(site),
         };
         let mut role = Self {
-            machine: Leader::new(BrokerId(id), config, ends, LEASE, now()),
+            machine: Leader::new(BrokerId(id), config, ends, lease(site), now()),
+            taking_over: Some(taking_over),
             links: Links::default(),
             appends: VecDeque::new(),
             last_ticket: 0,
             end: ends.log,
             fetches: BTreeMap::new(),
         };
-        let epoch_start = reader.log_end();
-        role.step(Event::Opened { epoch_start }, site);
+        role.open_when_over(site);
         role
+    }
+
+    /// What came back to the take-over; late answers change nothing.
+    pub fn take_over(&mut self, message: TakeOverMessage, site: &mut Site<'_>) {
+        if let Some(taking_over) = &mut self.taking_over {
+            taking_over.take(message, site);
+            self.open_when_over(site);
+        }
+    }
+
+    /// Begins the epoch at the log end, once the take-over has ended.
+    fn open_when_over(&mut self, site: &Site<'_>) {
+        if self
+            .taking_over
+            .take_if(|taking_over| taking_over.is_over())
+            .is_some()
+        {
+            let Position { end, link, .. } = position(site.log);
+            self.end = end;
+            self.links.add(end, link);
+            self.step(Event::Opened { epoch_start: end }, site);
+        }
+    }
+
+    /// Whether the epoch has begun: records may be appended, under the lease.
+    pub fn has_begun(&self) -> bool {
+        self.taking_over.is_none()
+    }
+
+    /// First offset of the epoch, once that has begun.
+    pub fn epoch_start(&self) -> u64 {
+        self.machine.epoch_start()
     }
 
     /// The leader epoch.
@@ -62,8 +99,14 @@ impl LeaderRole {
 
     /// Takes an event that is not a fetch.
     pub fn step(&mut self, event: Event, site: &Site<'_>) {
-        let actions = self.machine.step(event, now());
-        self.perform(actions, None, site);
+        self.step_with(event, None, site);
+    }
+
+    fn step_with(&mut self, event: Event, fetch: Option<FetchMessage>, site: &Site<'_>) {
+        let now = now();
+        let mut actions = self.machine.step(Event::Lease(lease(site)), now);
+        actions.extend(self.machine.step(event, now));
+        self.perform(actions, fetch, site);
         self.release(site);
     }
 
@@ -131,20 +174,20 @@ impl LeaderRole {
         {
             waiting.high_watermark = message.high_watermark;
         }
-        let actions = self.machine.step(Event::Fetch(fetch, found), now());
-        self.perform(actions, Some(message), site);
-        self.release(site);
+        self.step_with(Event::Fetch(fetch, found), Some(message), site);
     }
 
     /// Time has passed.
-    pub fn tick(&mut self, site: &Site<'_>) {
+    pub fn tick(&mut self, site: &mut Site<'_>) {
+        self.take_over(TakeOverMessage::Tick, site);
         self.step(Event::Stored(stored(site)), site);
         self.step(Event::Tick(Health::default()), site);
         let late = |since: Instant64| now().since(since) >= WAIT_MS;
         let late = self.fetches.extract_if(.., |_, (since, _)| late(*since));
         // They fetch again at once: that they are there keeps them in the ISR.
         for (from, (_, mut fetch)) in late.collect::<Vec<_>>() {
-            fetch.answer(self.epoch(), self.outcome_for(from, site), None);
+            let outcome = self.outcome_for(from, site);
+            fetch.answer(self.epoch(), outcome, ReplyBody::Nothing);
         }
     }
 
@@ -152,7 +195,7 @@ impl LeaderRole {
     fn outcome_for(&self, follower: BrokerId, site: &Site<'_>) -> Outcome {
         Outcome::Ok {
             high_watermark: self.machine.high_watermark(),
-            lease_ms: LEASE.since(now()),
+            lease_ms: lease(site).since(now()),
             log_start: site.log.reader().log_start(),
             catching_up: !self.machine.config().isr.contains(&follower),
         }
@@ -206,7 +249,8 @@ impl LeaderRole {
     /// Answers a fetch, or keeps it until there is something to say.
     fn answer(&mut self, mut fetch: FetchMessage, outcome: Outcome, site: &Site<'_>) {
         let Outcome::Ok { high_watermark, .. } = outcome else {
-            return fetch.answer(self.epoch(), outcome, None);
+            let (outcome, body) = refusal(outcome, site);
+            return fetch.answer(self.epoch(), outcome, body);
         };
         if fetch.reply.is_none() {
             return;
@@ -215,8 +259,12 @@ impl LeaderRole {
         let from = fetch.fetch.position.end;
         let has_more = from < reader.log_end();
         if has_more || fetch.high_watermark < high_watermark.min(from) {
-            let batches = has_more.then_some((reader, from));
-            return fetch.answer(self.epoch(), outcome, batches);
+            let body = if has_more {
+                ReplyBody::Batches(reader, from)
+            } else {
+                ReplyBody::Nothing
+            };
+            return fetch.answer(self.epoch(), outcome, body);
         }
         self.fetches.insert(fetch.fetch.from, (now(), fetch));
     }
@@ -227,8 +275,12 @@ impl LeaderRole {
             let (end, known) = (fetch.fetch.position.end, fetch.high_watermark);
             let has_more = end < reader.log_end();
             if has_more || known < self.machine.high_watermark().min(end) {
-                let batches = has_more.then_some((reader, end));
-                fetch.answer(self.epoch(), self.outcome_for(from, site), batches);
+                let body = if has_more {
+                    ReplyBody::Batches(reader, end)
+                } else {
+                    ReplyBody::Nothing
+                };
+                fetch.answer(self.epoch(), self.outcome_for(from, site), body);
             } else {
                 self.fetches.insert(from, (since, fetch));
             }
@@ -268,6 +320,23 @@ impl LeaderRole {
     }
 }
 
+/// What a follower is answered whose log does not continue as it is. A reset says all that is needed to begin elsewhere.
+fn refusal(outcome: Outcome, site: &Site<'_>) -> (Outcome, ReplyBody) {
+    let Outcome::Reset { start } = outcome else {
+        return (outcome, ReplyBody::Nothing);
+    };
+    match start_of(site.log, start) {
+        Some(found) => {
+            let bytes = found.to_bytes(site.log_id());
+            let outcome = Outcome::Reset {
+                start: found.offset,
+            };
+            (outcome, ReplyBody::Start(bytes.into()))
+        }
+        None => (Outcome::Busy { repair_below: None }, ReplyBody::Nothing),
+    }
+}
+
 fn policy(ack: AckLevel) -> AckPolicy {
     match ack {
         AckLevel::Leader => AckPolicy::Leader,
@@ -277,9 +346,10 @@ fn policy(ack: AckLevel) -> AckPolicy {
 
 /// What the log holds at its beginning. Damage below is found when it is read.
 fn stored(site: &Site<'_>) -> Stored {
-    let log_start = site.log.reader().log_start();
+    let reader = site.log.reader();
+    let log_start = reader.log_start();
     Stored {
         log_start,
-        first: log_start,
+        first: reader.first_stored().min(log_start),
     }
 }

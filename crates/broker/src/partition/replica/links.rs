@@ -1,5 +1,5 @@
 //! Links of the last batches, so that followers that are close are compared without reading.
-use bascule_log::{Error, Log};
+use bascule_log::{Error, Log, Start};
 use bascule_replica::types::{Boundary, EpochEnd, Position};
 use std::collections::VecDeque;
 
@@ -54,6 +54,18 @@ pub(super) fn position(log: &Log) -> Position {
         epoch: begun.map_or(0, |(epoch, _)| *epoch),
         end,
         link,
+    }
+}
+
+/// The state of `log` where a follower may begin: at `offset`, or at the beginning of the batch that has it. `None`: it cannot be
+/// read.
+pub(super) fn start_of(log: &Log, offset: u64) -> Option<Start> {
+    if let Some(start) = log.start_of(offset).ok()? {
+        return Some(start);
+    }
+    match log.check_truncation(offset, true) {
+        Err(Error::NotABoundary { last, .. }) => log.start_of(last).ok()?,
+        Ok(()) | Err(_) => None,
     }
 }
 

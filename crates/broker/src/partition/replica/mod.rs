@@ -4,28 +4,34 @@
 //! to the partition's task: nothing here waits for another broker.
 //!
 //! * [`RoleSpec`]: what the metadata says. [`Replicas`]: roles and open replicas of a broker, and its way to the others.
-//! * [`FetchMessage`], [`AnswerMessage`]: what comes from other brokers. `leader`, `follower`: the roles. `links`: links of the last batches.
+//! * [`FetchMessage`], [`AnswerMessage`], [`TakeOverMessage`]: what comes from other brokers; `received`: batches among it.
+//! * `leader`, `take_over`, `follower`: the roles. `links`: links of the last batches.
 mod follower;
 mod handle;
 mod leader;
 mod links;
 mod messages;
+mod received;
 mod role;
 mod table;
+mod take_over;
 mod turns;
 
 pub(super) use follower::FollowerRole;
+pub(super) use handle::ReadRole;
 pub(super) use leader::LeaderRole;
-pub(crate) use messages::{AnswerMessage, FetchMessage, FetchReply, ReplicaMessage, SlotState};
+pub(crate) use messages::{
+    AnswerMessage, AskedMessage, FetchMessage, FetchReply, Found, Question, ReplicaMessage,
+    ReplyBody, SlotState, TakeOverMessage,
+};
 pub use role::RoleChanges;
 pub(crate) use role::RoleSpec;
-pub(crate) use table::{ReplicaReport, Replicas, ToBrokers, Truncation};
+pub(crate) use table::{LogChange, ReplicaReport, Replicas, ToBrokers, WantedLog};
 
 use super::Partition;
-use bascule_log::Log;
+use crate::clock::since_boot;
+use bascule_log::{Log, LogId};
 use bascule_replica::types::Instant64;
-use std::sync::OnceLock;
-use std::time::Instant;
 
 /// Between two ticks of a replica: an answer that waits for a while, a follower that lags.
 pub(super) const TICK_MS: u64 = 200;
@@ -46,12 +52,23 @@ pub(super) struct Site<'a> {
     pub log: &'a mut Log,
 }
 
-/// The clock of roles, in milliseconds.
-pub(super) fn now() -> Instant64 {
-    static BEGAN: OnceLock<Instant> = OnceLock::new();
-    let elapsed = BEGAN.get_or_init(Instant::now).elapsed();
-    Instant64(u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX))
+impl Site<'_> {
+    fn log_id(&self) -> LogId {
+        let identity = self.partition.identity();
+        LogId {
+            incarnation: identity.incarnation,
+            partition: identity.number,
+        }
+    }
 }
 
-/// Until when a broker may act. No controller ends the runs of others yet, so nobody else leads meanwhile.
-pub(super) const LEASE: Instant64 = Instant64(u64::MAX);
+/// The clock of roles: that of leases, which continues while the machine sleeps.
+pub(super) fn now() -> Instant64 {
+    since_boot()
+}
+
+/// Until when this broker may act as the leader, and report as a follower (exclusive).
+fn lease(site: &Site<'_>) -> Instant64 {
+    let to_brokers = site.partition.to_brokers();
+    to_brokers.map_or_else(Instant64::default, |to| to.lease())
+}

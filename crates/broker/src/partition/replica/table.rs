@@ -1,8 +1,10 @@
 //! Roles and open replicas of a broker.
 use super::super::{Partition, PartitionSpec};
-use super::messages::SlotState;
+use super::messages::{Question, SlotState};
 use super::role::{RoleChanges, RoleSpec};
+use bascule_log::Start;
 use bascule_replica::leader::{IsrChange, Resignation};
+use bascule_replica::types::{BrokerId, Instant64};
 use parking_lot::Mutex;
 use std::collections::{HashMap, VecDeque};
 use std::fmt::Debug;
@@ -41,6 +43,19 @@ pub(crate) trait ToBrokers: Debug + Send + Sync {
     fn end_fetch(&self, leader: u64, incarnation: u64);
     /// End the connection to a leader that broke the protocol.
     fn disconnect(&self, leader: u64);
+    /// Ask a member where its log ends, until it answers or the take-over is due; both come back as messages.
+    fn ask_position(&self, member: BrokerId, question: Question, partition: &Partition);
+    /// Ask a member for the batches from `offset` on; they, or that the time has run out, come back as a message.
+    fn ask_range(
+        &self,
+        member: BrokerId,
+        question: Question,
+        attempt: u64,
+        offset: u64,
+        partition: &Partition,
+    );
+    /// Until when this broker may act as a leader or report as a follower (exclusive).
+    fn lease(&self) -> Instant64;
     /// Send to the controller.
     fn report(&self, incarnation: u64, report: ReplicaReport);
     /// This broker begins to lead the partition: it listens to NATS.
@@ -49,25 +64,41 @@ pub(crate) trait ToBrokers: Debug + Send + Sync {
     fn end_leading(&self, incarnation: u64);
 }
 
-/// A replica whose log is to end earlier.
+/// A replica whose log is to be as the leader's, by more than appends.
 #[derive(Debug)]
-pub(crate) struct Truncation {
+pub(crate) struct LogChange {
     /// The replica, which is closed for it and opened again.
     pub partition: Partition,
     pub spec: PartitionSpec,
-    /// Where its log ends then: the beginning of a batch.
-    pub to: u64,
-    /// Under which it is truncated.
+    /// Under which it is changed.
     pub leader_epoch: u64,
-    /// Copy first what is truncated.
-    pub keeps: bool,
+    pub wanted: WantedLog,
+}
+
+/// How a log is to be.
+#[derive(Clone, Debug)]
+pub(crate) enum WantedLog {
+    /// It ends at an offset at which a batch begins; `keeps`: what is truncated is copied first.
+    Truncated { to: u64, keeps: bool },
+    /// It has no records and begins elsewhere: the leader has removed what would come next.
+    Begun(Start),
+}
+
+impl WantedLog {
+    /// Where it ends, or begins.
+    pub fn offset(&self) -> u64 {
+        match self {
+            Self::Truncated { to, .. } => *to,
+            Self::Begun(start) => start.offset,
+        }
+    }
 }
 
 /// Roles and open replicas of partitions that have several.
 #[derive(Debug, Default)]
 pub(crate) struct Replicas {
     table: Mutex<Table>,
-    truncations: Mutex<VecDeque<Truncation>>,
+    changes: Mutex<VecDeque<LogChange>>,
     asked: Notify,
     to_brokers: OnceLock<Arc<dyn ToBrokers>>,
 }
@@ -129,27 +160,26 @@ impl Replicas {
         }
     }
 
-    /// Has the log of a replica ended at `to`; `keeps`: what is truncated is copied first.
-    pub fn truncate(&self, partition: &Partition, to: u64, leader_epoch: u64, keeps: bool) {
+    /// Has the log of a replica changed.
+    pub fn change_log(&self, partition: &Partition, leader_epoch: u64, wanted: WantedLog) {
         let incarnation = partition.identity().incarnation;
         let spec = match self.table.lock().open.get(&incarnation) {
             Some((open, spec)) if open.is(partition) => spec.clone(),
             _ => return,
         };
-        self.truncations.lock().push_back(Truncation {
+        self.changes.lock().push_back(LogChange {
             partition: partition.clone(),
             spec,
-            to,
             leader_epoch,
-            keeps,
+            wanted,
         });
         self.asked.notify_one();
     }
 
-    /// The next truncation that is asked for. One caller at a time.
-    pub async fn next_truncation(&self) -> Truncation {
+    /// The next change of a log that is asked for. One caller at a time.
+    pub async fn next_log_change(&self) -> LogChange {
         loop {
-            if let Some(next) = { self.truncations.lock().pop_front() } {
+            if let Some(next) = { self.changes.lock().pop_front() } {
                 return next;
             }
             self.asked.notified().await;

@@ -1,11 +1,13 @@
 //! Roles in the turns of the partition's task.
+use super::follower::Before;
+use super::links::position;
 use super::role::RoleSpec;
-use super::{FollowerRole, LeaderRole, ReplicaMessage, Role, Site};
+use super::{FollowerRole, Found, LeaderRole, ReplicaMessage, Role, Site};
 use crate::partition::commit::InFlight;
 use crate::partition::writer::Writer;
 use bascule_log::Error;
 use bascule_replica::leader::Event;
-use bascule_replica::types::{BrokerId, Config};
+use bascule_replica::types::{BrokerId, Config, Instant64};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
@@ -17,7 +19,7 @@ impl Writer {
     }
 
     /// Takes over what the metadata says. What is older than what is known is ignored.
-    pub fn set_role(&mut self, own: u64, spec: &RoleSpec, now: Instant) {
+    pub fn set_role(&mut self, own: u64, spec: &RoleSpec) {
         let mut config = spec.config();
         // A leader resigns only in favour of a broker that lives, and none is reported as dead yet.
         for (_, replica) in config.replicas.iter_mut().filter(|(id, _)| id.0 != own) {
@@ -44,40 +46,56 @@ impl Writer {
             }
             Role::Follower(_) | Role::Idle => {}
         }
-        let attempt = match &self.role {
-            Role::Follower(role) => role.attempt(),
-            Role::Leader(_) | Role::Idle => 0,
+        let before = match &self.role {
+            Role::Follower(role) => role.before(),
+            Role::Leader(role) => Before {
+                has_learned: role.has_begun(),
+                ..Before::default()
+            },
+            Role::Idle => Before::default(),
         };
         self.leave_role();
-        self.begin_role(own, config, attempt, now);
+        self.begin_role(own, config, before);
     }
 
-    fn begin_role(&mut self, own: u64, config: Config, attempt: u64, now: Instant) {
+    fn begin_role(&mut self, own: u64, config: Config, before: Before) {
         let id = BrokerId(own);
         if !config.replicas.contains_key(&id) {
             return;
         }
-        let epoch = config.leader_epoch;
         let mut site = Site {
             partition: &self.partition,
             log: &mut self.log,
         };
         match config.leader {
             Some(leader) if leader == id => {
-                let role = LeaderRole::begin(own, config, &site);
+                let role = LeaderRole::begin(own, config, &mut site);
                 self.role = Role::Leader(Box::new(role));
-                self.epoch = Some(epoch);
-                self.expect_reports(epoch, now);
-                self.partition.0.leading.store(true, Ordering::Release);
-                if let Some(to) = self.partition.to_brokers() {
-                    to.begin_leading(&self.partition);
-                }
+                self.begin_epoch();
             }
             Some(_) => {
-                let role = FollowerRole::begin(own, config, attempt, &mut site);
+                let role = FollowerRole::begin(own, config, before, &mut site);
                 self.role = Role::Follower(Box::new(role));
             }
             None => return,
+        }
+        self.learn_durable();
+    }
+
+    /// Takes appends from now on, if the leader's epoch has begun and it has not done so yet.
+    fn begin_epoch(&mut self) {
+        let Role::Leader(role) = &self.role else {
+            return;
+        };
+        let epoch = role.epoch();
+        if !role.has_begun() || self.epoch == Some(epoch) {
+            return;
+        }
+        self.partition.begin_leading(role.epoch_start());
+        self.epoch = Some(epoch);
+        self.expect_reports(epoch, Instant::now());
+        if let Some(to) = self.partition.to_brokers() {
+            to.begin_leading(&self.partition);
         }
         self.learn_durable();
     }
@@ -96,6 +114,7 @@ impl Writer {
                 }
             }
             Role::Follower(role) => {
+                self.partition.reads_until(Instant64::default());
                 if let Some(to) = to {
                     to.end_fetch(role.leader(), incarnation);
                 }
@@ -110,9 +129,26 @@ impl Writer {
             log: &mut self.log,
         };
         match (&mut self.role, message) {
+            (role, ReplicaMessage::Asked(asked)) => {
+                let leader_epoch = match role {
+                    Role::Idle => 0,
+                    Role::Leader(role) => role.epoch(),
+                    Role::Follower(role) => role.epoch(),
+                };
+                // Whoever asked may have gone.
+                let _ = asked.reply.send(Found {
+                    leader_epoch,
+                    position: position(site.log),
+                    reader: site.log.reader(),
+                });
+            }
             (Role::Leader(role), ReplicaMessage::Fetch(fetch)) => role.fetch(fetch, &site),
+            (Role::Leader(role), ReplicaMessage::TakeOver(message)) => {
+                role.take_over(message, &mut site);
+                self.begin_epoch();
+            }
             (Role::Follower(role), ReplicaMessage::Answer(answer)) => {
-                let bytes = answer.batches.len() as u64;
+                let bytes = answer.body.len() as u64;
                 role.answered(answer, &mut site);
                 self.appended_bytes += bytes;
             }
@@ -125,7 +161,8 @@ impl Writer {
                 _,
                 ReplicaMessage::Fetch(_)
                 | ReplicaMessage::Answer(_)
-                | ReplicaMessage::Disconnected(_),
+                | ReplicaMessage::Disconnected(_)
+                | ReplicaMessage::TakeOver(_),
             ) => {}
         }
     }
@@ -157,10 +194,11 @@ impl Writer {
             log: &mut self.log,
         };
         match &mut self.role {
-            Role::Leader(role) => role.tick(&site),
+            Role::Leader(role) => role.tick(&mut site),
             Role::Follower(role) => role.tick(&mut site),
             Role::Idle => {}
         }
+        self.begin_epoch();
     }
 
     /// Hands a group to the leader's role, which answers it; its followers get what was appended before it is synced here.

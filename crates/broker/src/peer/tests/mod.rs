@@ -90,9 +90,12 @@ impl Answer for Echo {
             match kind {
                 Kind::Append => Ok([from.to_string().as_bytes(), b":", request].concat().into()),
                 Kind::Vote => Err(io::Error::other("no vote")),
-                Kind::PreVote | Kind::Propagate | Kind::Snapshot | Kind::Heartbeat => {
-                    std::future::pending().await
-                }
+                Kind::Position
+                | Kind::PreVote
+                | Kind::Propagate
+                | Kind::Snapshot
+                | Kind::Heartbeat
+                | Kind::Range => std::future::pending().await,
             }
         }
         .boxed()
