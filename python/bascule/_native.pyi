@@ -234,6 +234,11 @@ class Engine:
             NativeError: `storage_failed`; `invalid_argument`: the broker is of no cluster.
         """
 
+    def stop_leading(self) -> None:
+        """Take no more records as the leader of streams with several replicas, for ever, and wait at most 250 ms until followers have
+        what is there. Blocks.
+        """
+
     def watch_brokers(self, term: int) -> None:
         """Watch the brokers as the controller of this term: `expired` events report who is silent, until the term ends.
         Everything that was committed before it must be applied, and the registrations of that state known.
@@ -333,9 +338,12 @@ class Engine:
             NativeError: `unavailable`.
         """
 
-    def status(self, incarnations: Sequence[int]) -> list[tuple[int, int, int, int, int, int, int, int, int, int]]:
+    def status(
+        self, incarnations: Sequence[int]
+    ) -> list[tuple[int, int, int, int, int, int, int, int, int, int, bool]]:
         """(incarnation, log start, high watermark, log end, bytes, first received ns, last received ns, subscribers, messages
-        from NATS not stored, what of sinks needs it open) of those that are open, as asked; ends exclusive, 0 = never.
+        from NATS not stored, what of sinks needs it open, whether clients may read it here) of those that are open, as asked;
+        ends exclusive, 0 = never.
         """
 
     def scrub(self, incarnation: int, bytes_per_second: int) -> tuple[int, int, int, bool]:

@@ -300,6 +300,13 @@ class Engine:
         with native_errors():
             self._native.begin_run()
 
+    def stop_leading(self) -> None:
+        """Take no more records as the leader of streams with several replicas, for ever; waits at most 250 ms until
+        followers have what is there. Blocks.
+        """
+        with native_errors():
+            self._native.stop_leading()
+
     def watch_brokers(self, term: int) -> None:
         """Watch the brokers as the controller of this term: `expired` events report who is silent, until it ends."""
         with native_errors():

@@ -25,7 +25,7 @@ use std::time::Duration;
 
 /// (incarnation, log start, high watermark, log end, bytes, first received, last received, subscribers,
 /// messages from NATS that were not stored, what of sinks needs it open)
-type StatusTuple = (u64, u64, u64, u64, u64, i64, i64, u64, u64, u64);
+type StatusTuple = (u64, u64, u64, u64, u64, i64, i64, u64, u64, u64, bool);
 
 /// The data plane of one broker.
 #[pyclass(frozen, module = "bascule._native")]
@@ -310,6 +310,13 @@ impl Engine {
         self.detached(py, Broker::begin_run)
     }
 
+    fn stop_leading(&self, py: Python<'_>) -> PyResult<()> {
+        self.detached(py, |broker| {
+            broker.stop_leading();
+            Ok(())
+        })
+    }
+
     fn watch_brokers(&self, py: Python<'_>, term: u64) -> PyResult<()> {
         self.detached(py, |broker| broker.watch_brokers(term))
     }
@@ -433,6 +440,7 @@ impl Engine {
                 s.subscribers,
                 s.nats_dropped,
                 s.held,
+                s.may_read,
             )
         };
         Ok(status.into_iter().map(row).collect())

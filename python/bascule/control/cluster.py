@@ -14,10 +14,11 @@ from bascule.errors import BrokerError, error
 from bascule.logs import emit
 from bascule.metadata import Command, Partition, RegisterBroker, State, Stream, StreamSettings
 from bascule.metadata.rejection import RejectedError
-from bascule.metadata.replica_commands import Addresses, ConfirmBroker, Finalize, JoinBroker, Register
+from bascule.metadata.replica_commands import Addresses, ConfirmBroker, FenceBroker, Finalize, JoinBroker, Register
 from bascule.metadata.replicas import MAX_LEVEL, Versions
 
 PROPOSE_S = 10.0
+LEAVE_S = 2.0
 AGAIN_S = 0.2
 LEVEL = 2
 """Feature level of a cluster."""
@@ -36,6 +37,10 @@ class ClusterPlane(Protocol):
 
     def begin_run(self) -> None:
         """Begin another run, which has yet to register. Blocks."""
+        ...
+
+    def stop_leading(self) -> None:
+        """Take no more records as the leader of several replicas; waits a moment for followers. Blocks."""
         ...
 
     def cluster_status(self) -> dict[str, Any]:
@@ -211,6 +216,7 @@ class Membership:
         self._plane = plane
         self._identity = identity
         self._last_failure = ""
+        self._is_leaving = False
         self._changed = asyncio.Event()
 
     def on_state(self, _: State) -> None:
@@ -239,13 +245,34 @@ class Membership:
         """
         while True:
             self._changed.clear()
-            if is_fenced(self._log.state, self._identity, self._run()):
+            if not self._is_leaving and is_fenced(self._log.state, self._identity, self._run()):
                 emit(30, "cluster", "this broker was silent for too long and is fenced: it registers again")
                 await asyncio.to_thread(self._plane.begin_run)
                 await self.enter(carry_out)
                 emit(20, "cluster", "this broker is registered again")
             else:
                 await self._changed.wait()
+
+    async def leave(self) -> None:
+        """Say goodbye before a planned stop: this run ends itself, so that others lead what it led, and wait for it no
+        more. Where that cannot be committed in time, they find out by its silence.
+        """
+        self._is_leaving = True
+        known = self._log.state.brokers.get(self._identity.broker_id)
+        status = self._plane.cluster_status()
+        others = {
+            name
+            for name in status["connected"]
+            if (other := self._log.state.brokers.get(name)) is not None and other.run == "confirmed"
+        }
+        if known is None or known.run != "confirmed" or not others or status["controller"] is None:
+            return
+        try:
+            await asyncio.to_thread(self._plane.stop_leading)
+            goodbye = FenceBroker(known.id, known.boot_epoch, tuple(sorted(others)), self._log.now_ns())
+            await self._log.propose(goodbye, LEAVE_S)
+        except (RejectedError, BrokerError) as failure:
+            emit(30, "cluster", f"the others do not know that this broker stops: {failure}")
 
     async def register(self) -> None:
         """Become known, and have this run registered; returns when its boot epoch is durable here. Waits for a majority

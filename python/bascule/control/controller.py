@@ -68,7 +68,8 @@ _NO_PARTITION = Partition(number=0, incarnation=0, leader="", leader_epoch=0, ep
 class PartitionStatus(NamedTuple):
     """Where an open partition stands; ends are exclusive, times ns since 1970, 0 = never received in this life;
     `subscribers` are readers that wait for new records, `nats_dropped` messages from NATS that were not stored, `held`
-    what of sinks needs it open: staged pieces, calls that stage, epochs to be linked.
+    what of sinks needs it open: staged pieces, calls that stage, epochs to be linked. `may_read`: this broker leads
+    it under its lease, or follows it in the ISR, so that clients may read it here.
     """
 
     log_start: int
@@ -80,6 +81,7 @@ class PartitionStatus(NamedTuple):
     subscribers: int
     nats_dropped: int = 0
     held: int = 0
+    may_read: bool = True
 
 
 class Controller:

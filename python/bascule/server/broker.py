@@ -43,6 +43,7 @@ from bascule.control import (
 from bascule.control.activity import ActivityWriter
 from bascule.control.archives import ARCHIVE_VOID, Archives
 from bascule.control.autopause import AutoPause
+from bascule.control.cluster import Membership
 from bascule.control.queries import Queries
 from bascule.control.sinks import SINK_REPORTS, Sinks
 from bascule.engine import Engine
@@ -118,6 +119,7 @@ class Broker:
         self._archives: Archives | None = None
         self._iggy: IggyAdmin | None = None
         self._cluster: Cluster | None = None
+        self._membership: Membership | None = None
         self._failed: asyncio.Future[BrokerError] | None = None
         self._supervisor = Supervisor(self._fail)
 
@@ -170,6 +172,9 @@ class Broker:
     async def stop(self) -> None:
         """Reject new calls, wait up to `broker.drain_ms` for open ones, close everything. Idempotent."""
         engine, self._engine = self._engine, None
+        membership, self._membership = self._membership, None
+        if membership is not None:
+            await membership.leave()
         if engine is not None:
             engine.set_serving(False)
         await self._stop_control_plane()
@@ -273,7 +278,7 @@ class Broker:
         """Become a broker of the cluster: what it led in an earlier run is open before it is led again."""
         host, port = parse_address(self.address)
         cluster.follow(controller)
-        membership = cluster.membership(controller, host, port)
+        self._membership = membership = cluster.membership(controller, host, port)
         controller.follow(membership.on_state)
 
         async def carried_out() -> None:

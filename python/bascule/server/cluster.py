@@ -127,7 +127,7 @@ def refuse_unsafe(handlers: Mapping[str, Handler]) -> dict[str, Handler]:
 def _refused(name: str) -> Handler:
     async def refuse(_: AdminRequest) -> bytes:
         method = name.rpartition("/")[2]
-        message = f"{method} is not available with several brokers yet: they serve streams with replicationFactor 1"
+        message = f"{method} is not available with several brokers yet"
         raise StatusError(Status.FAILED_PRECONDITION, message, "cluster_unsupported")
 
     return refuse

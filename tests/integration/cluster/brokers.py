@@ -77,12 +77,12 @@ class Brokers:
         answer = await self.call(name, "FetchMetadata")
         return sorted(item.name for item in answer.streamMetadata)
 
-    async def created(self, name: str, stream: str, factor: int = 1) -> str:
+    async def created(self, name: str, stream: str, factor: int = 1, **settings: Any) -> str:
         """Create a stream through a broker, again while there is no controller; the broker that leads it."""
 
         async def create() -> bool:
             try:
-                await self.call(name, "CreateStream", name=stream, subject=stream, replicationFactor=factor)
+                await self.call(name, "CreateStream", name=stream, subject=stream, replicationFactor=factor, **settings)
             except grpc.aio.AioRpcError as failure:
                 if "already exists" in str(failure.details()):
                     return True

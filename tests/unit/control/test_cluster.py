@@ -53,6 +53,8 @@ class Plane:
         self.run = run
         self.stored: list[int] = []
         self.connected = ["b3"]
+        self.controller: str | None = "b3"
+        self.has_stopped = False
 
     def cluster_run(self) -> dict[str, Any]:
         return {name: getattr(self.run, name) for name in RunFacts.__slots__}
@@ -64,7 +66,10 @@ class Plane:
         self.run = replace(self.run, nonce=self.run.nonce + 100, stored=self.stored[-1])
 
     def cluster_status(self) -> dict[str, Any]:
-        return {"connected": self.connected}
+        return {"connected": self.connected, "controller": self.controller}
+
+    def stop_leading(self) -> None:
+        self.has_stopped = True
 
 
 async def founded(log: Log, names: tuple[str, ...] = NAMES) -> dict[str, Plane]:
@@ -145,6 +150,51 @@ async def test_a_fenced_run_is_followed_by_another_one_that_leads_again() -> Non
     assert (partition.leader, partition.unclean) == ("b2", ())
     keeping.cancel()
     await asyncio.gather(keeping, return_exceptions=True)
+
+
+async def test_a_planned_stop_ends_the_run_once_leaders_take_no_more_and_begins_no_other() -> None:
+    log = Log()
+    planes = await founded(log)
+    membership = Membership(log, planes["b1"], identity("b1"))
+    keeping = asyncio.create_task(membership.keep(_nothing))
+    await membership.leave()
+    assert planes["b1"].has_stopped
+    assert log.state.brokers["b1"].run == "fenced"
+    membership.on_state(log.state)
+    await asyncio.sleep(0.01)
+    assert planes["b1"].run.nonce == 7
+    assert not keeping.done()
+    keeping.cancel()
+
+
+@pytest.mark.parametrize("alone", ["nobody is connected", "no controller", "never confirmed"])
+async def test_a_broker_that_nobody_can_follow_stops_without_a_goodbye(alone: str) -> None:
+    log = Log()
+    planes = await founded(log)
+    if alone == "nobody is connected":
+        planes["b1"].connected = []
+    elif alone == "no controller":
+        planes["b1"].controller = None
+    else:
+        await Membership(log, planes["b1"], identity("b1")).leave()
+        planes["b1"].has_stopped = False
+    index = log.state.index
+    await Membership(log, planes["b1"], identity("b1")).leave()
+    assert log.state.index == index
+    assert not planes["b1"].has_stopped
+
+
+async def test_a_goodbye_that_is_not_committed_lets_the_broker_stop_all_the_same() -> None:
+    log = Log()
+    planes = await founded(log)
+    log.refused.append(error("no_quorum", "nobody answers"))
+    await Membership(log, planes["b1"], identity("b1")).leave()
+    assert planes["b1"].has_stopped
+    assert log.state.brokers["b1"].run == "confirmed"
+
+
+async def _nothing() -> None:
+    """What is applied is carried out."""
 
 
 async def test_a_run_that_is_fenced_before_it_may_lead_is_followed_by_another_one() -> None:

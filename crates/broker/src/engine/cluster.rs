@@ -2,9 +2,15 @@
 use super::{Engine, EngineError, EngineSettings};
 use crate::cluster::{ClusterSettings, ClusterStatus, KnownRun, Member, Run, Start};
 use crate::consensus::Opened;
-use crate::partition::RoleChanges;
+use crate::partition::{Partition, RoleChanges};
 use bascule_wire::ErrorCode;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// How long a planned stop waits for followers.
+const CAUGHT_UP: Duration = Duration::from_millis(250);
+/// Between two looks at them.
+const LOOK: Duration = Duration::from_millis(2);
 
 /// What joining needs of the settings.
 #[derive(Debug)]
@@ -77,6 +83,21 @@ impl Engine {
     /// `storage_failed`; `invalid_argument`: the broker is of no cluster.
     pub fn begin_run(&self) -> Result<(), EngineError> {
         self.member()?.begin_run()
+    }
+
+    /// Takes no more records as the leader of streams with several replicas, for ever, and waits a moment for followers to have what is
+    /// there. Blocks.
+    pub fn stop_leading(&self) {
+        let led: Vec<Partition> = {
+            let state = self.state.lock();
+            let open = state.partitions.values();
+            open.filter(|open| open.is_leading()).cloned().collect()
+        };
+        led.iter().for_each(Partition::stop_leading);
+        let end = Instant::now() + CAUGHT_UP;
+        while Instant::now() < end && !led.iter().all(Partition::is_committed) {
+            std::thread::sleep(LOOK);
+        }
     }
 
     /// Registrations of brokers, for handshakes and for the controller.

@@ -81,6 +81,10 @@ class MetadataMethods:
         if partition.leader != self._controller.broker_id or partition.paused or status is None:
             text = "The request should be sent to partition leader"
             raise StatusError(Status.FAILED_PRECONDITION, text, "not_leader")
+        if not status.may_read:
+            why = "it has no lease, or has just begun to lead"
+            text = f"This broker leads the partition and cannot say yet where it ends: {why}. Ask again"
+            raise StatusError(Status.UNAVAILABLE, text, "unavailable")
         response = _FetchPartitionMetadataResponse()
         _show_partition(response.metadata, partition, status)
         return serialize(response)
