@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from bascule._admin_pb import message
 from bascule.errors import AccessError, BrokerError, StateError, UnavailableError
 from bascule.spark import reporting
 from bascule.spark.offsets import Mark
@@ -25,6 +26,7 @@ class Broker:
         self.failure: BrokerError = UnavailableError("unavailable", "no broker answered")
         self.unknown: list[str] = []
         self.not_held: list[str] = []
+        self.refused: dict[str, list[str]] = {}
         self.answers = threading.Event()
         self.answers.set()
         monkeypatch.setattr(reporting, "report_positions", self.report)
@@ -39,7 +41,7 @@ class Broker:
             self.failures -= 1
             raise self.failure
         unknown, self.unknown = self.unknown, []
-        return ReportAnswer(unknown, self.not_held)
+        return ReportAnswer(unknown, self.not_held, self.refused)
 
 
 @pytest.fixture
@@ -117,6 +119,47 @@ def test_a_query_that_never_moved_reports_nothing(broker: Broker) -> None:
     assert broker.calls == []
 
 
+def test_a_stream_that_is_refused_does_not_keep_the_others_from_being_renewed(
+    broker: Broker, caplog: pytest.LogCaptureFixture
+) -> None:
+    made = reporter()
+    broker.refused = {"b": ["stream default/b does not exist"]}
+    with caplog.at_level(logging.WARNING, "bascule.spark"):
+        made.reached(marks(a=1, b=2), wait_s=30)
+        again: Call = ({"b": {0: (7, 2)}}, ("a",), False)
+        until(lambda: broker.calls.count(again) > 1, 30)
+    (record,) = caplog.records
+    assert record.getMessage() == (
+        "the broker does not take all that query totals reports: stream default/b does not exist; this is tried again; "
+        "the query continues"
+    )
+    broker.refused = {}
+    until(seen(broker, ({}, ("a", "b"), False)), 30)
+    made.stop()
+
+
+def test_a_report_of_many_streams_is_sent_in_parts_of_which_one_may_fail(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reporting, "MAX_STREAMS", 3)
+    monkeypatch.setattr(reporting, "MAX_POSITIONS", 4)
+    parts: list[list[str]] = []
+
+    def call(_address: str, _method: str, request: Any, **_more: Any) -> Any:
+        parts.append([each.name for each in request.streams])
+        if "b" in parts[-1]:
+            raise StateError("incarnation_changed", "it was created again")
+        refused = [{"stream": parts[-1][0], "partition": 1, "code": "not_open", "message": "it is paused"}]
+        return message("ReportQueryResponse")(unknown=parts[-1][-1:], refused=refused)
+
+    monkeypatch.setattr(reporting, "admin_call", call)
+    query = ReportedQuery("grpc://127.0.0.1:1", "default", "totals")
+    positions = {"a": {0: (7, 1), 1: (8, 1)}, "b": {0: (7, 1), 1: (8, 1)}, "c": {n: (n, 1) for n in range(5)}}
+    with pytest.raises(StateError, match="created again"):
+        reporting.report_positions(query, positions, renewed=("d", "e", "f", "g"))
+    assert parts == [["a", "b"], ["c"], ["d", "e", "f"], ["g"]]
+    answer = reporting.report_positions(query, {}, renewed=("d", "e", "f", "g"))
+    assert answer == ReportAnswer(["f", "g"], [], {"d": ["it is paused"], "g": ["it is paused"]})
+
+
 HOLDING = ReportedQuery("grpc://127.0.0.1:1", "default", "totals", hold=True)
 
 
@@ -142,11 +185,14 @@ def test_a_hold_begins_later_if_the_broker_does_not_answer(broker: Broker, caplo
         for failure in (broker.failure, StateError("incarnation_changed", "it was created again")):
             broker.failures, broker.failure = 1, failure
             begin_hold(HOLDING, marks(a=1))
+        broker.refused = {"a": ["stream default/a does not exist"]}
+        begin_hold(HOLDING, marks(a=1))
     said = [record.getMessage().split(": ")[:2] for record in caplog.records]
     first = "query totals does not hold its records yet"
     assert said == [
         [first, "no broker answered; it is tried again"],
         [first, "it was created again; it is tried again"],
+        ["query totals does not hold all of its records yet", "stream default/a does not exist; it is tried again"],
     ]
 
 

@@ -3,14 +3,15 @@
 import asyncio
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, Final, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 from bascule.control.controller import Controller
+from bascule.control.decide_queries import RefusedPosition, judge_report
 from bascule.control.query_table import EXPIRE_S, SILENT_S, Position, QueryTable, Report
 from bascule.control.specs import hold_ms
 from bascule.logs import emit
-from bascule.metadata import Stream, StreamKey, StreamSettings
-from bascule.metadata.rejection import RejectedError, Rejection, RejectionCode, invalid, rejected
+from bascule.metadata import StreamKey
+from bascule.metadata.rejection import RejectedError, Rejection, RejectionCode
 
 LOOK_S: Final = 10.0
 """How often silent queries are searched for."""
@@ -30,6 +31,20 @@ class LagPlane(Protocol):
     def lags(self) -> list[dict[str, Any]]:
         """The positions and lags of consumer groups and queries. Blocks."""
         ...
+
+
+class ReportAnswer(NamedTuple):
+    """What becomes of a report.
+
+    Attributes:
+        unknown: streams that were named without positions and are not known here.
+        not_held: streams that let no query hold records; empty for a query that does not.
+        refused: parts that are not taken, while others are.
+    """
+
+    unknown: list[str]
+    not_held: list[str]
+    refused: tuple[RefusedPosition, ...]
 
 
 class Queries:
@@ -54,30 +69,32 @@ class Queries:
         self._table = QueryTable(*most)
         self._clock_s = clock_s
 
-    def report(self, report: Report, *, holds: bool = False) -> tuple[list[str], list[str]]:
-        """Take a report. Returns the streams that were named without positions and are not known here, and with `holds`
-        those that let no query hold records.
+    def report(self, report: Report, *, holds: bool = False) -> ReportAnswer:
+        """Take a report, without the parts that are refused. With `holds` the query holds records.
 
         Raises:
-            RejectedError: `stream_not_found`, `partition_not_found`, `incarnation_changed`, `query_not_owned`,
-                `too_many_queries`; `invalid`: an offset beyond the high watermark.
+            RejectedError: nothing is taken: `stream_not_found`, `partition_not_found`, `incarnation_changed`,
+                `query_not_owned`, `too_many_queries`; `invalid`: an offset beyond the high watermark.
         """
-        settings: dict[str, StreamSettings] = {}
-        for name, positions in report.streams.items():
-            stream = self._stream(report.key.namespace, name)
-            self._check(stream, positions or ())
-            settings[name] = stream.settings
+        namespace = report.key.namespace
+        asked = [each.incarnation for positions in report.streams.values() for each in positions or ()]
+        streams, refused = judge_report(
+            self._controller.state, namespace, report.streams, self._controller.status(asked)
+        )
+        if not streams:
+            raise RejectedError(refused[0].rejection)
+        settings = {name: self._controller.state.streams[StreamKey(namespace, name)].settings for name in streams}
         held = {name: ms for name, each in settings.items() if (ms := hold_ms(each))} if holds else {}
-        report = report._replace(hold_s={name: ms / 1000 for name, ms in held.items()})
+        report = report._replace(streams=streams, hold_s={name: ms / 1000 for name, ms in held.items()})
         taken = self._table.take(report, self._clock_s())
         if isinstance(taken, Rejection):
             raise RejectedError(taken)
         query = self._table.query(report.key)
-        for name in report.streams.keys() - set(taken):
+        for name in streams.keys() - set(taken):
             assert query is not None
-            place = (report.key.namespace, name)
+            place = (namespace, name)
             self._plane.set_query(report.key.name, place, query.streams[name].positions, held.get(name, 0))
-        return taken, [name for name in report.streams if name not in held] if holds else []
+        return ReportAnswer(taken, [name for name in streams if name not in held] if holds else [], refused)
 
     def release(
         self, key: StreamKey, name: str, by: str, *, dry_run: bool = False
@@ -137,30 +154,6 @@ class Queries:
             self._plane.set_query(key.name, (key.namespace, stream), (), 0)
             text = f"query {key.name} is forgotten: it has not reported for {EXPIRE_S:.0f} s or more"
             emit(20, "control.queries", text, namespace=key.namespace, stream=stream, query=key.name)
-
-    def _stream(self, namespace: str, name: str) -> Stream:
-        stream = self._controller.state.streams.get(StreamKey(namespace, name))
-        if stream is None:
-            raise rejected(RejectionCode.STREAM_NOT_FOUND, f"stream {namespace}/{name} does not exist")
-        return stream
-
-    def _check(self, stream: Stream, positions: Sequence[Position]) -> None:
-        known = {item.number: item.incarnation for item in stream.partitions}
-        for position in positions:
-            place = f"partition {position.partition} of stream {stream.name}"
-            incarnation = known.get(position.partition)
-            if incarnation is None:
-                raise rejected(RejectionCode.PARTITION_NOT_FOUND, f"{place} does not exist")
-            if incarnation != position.incarnation:
-                text = f"{place} has incarnation {incarnation}, not {position.incarnation}: it was created again"
-                raise rejected(RejectionCode.INCARNATION_CHANGED, text)
-        status = self._controller.status([position.incarnation for position in positions])
-        for position in positions:
-            here = status.get(position.incarnation)
-            if position.next < 0 or (here is not None and position.next > here.high_watermark):
-                end = "the high watermark" if here is None else f"the high watermark {here.high_watermark}"
-                place = f"of partition {position.partition} of stream {stream.name}"
-                raise invalid(f"offset {position.next} is not between 0 and {end} {place}")
 
     def _with_owner(self, item: dict[str, Any]) -> dict[str, Any] | None:
         """None = the query was forgotten meanwhile."""

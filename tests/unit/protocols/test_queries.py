@@ -122,6 +122,39 @@ async def test_a_query_holds_records_of_streams_that_let_it(service: Service) ->
     assert holds["totals", "default", "orders"] == 0, "a report without it ends the hold"
 
 
+async def test_a_part_that_is_refused_does_not_keep_others_from_being_taken(service: Service) -> None:
+    await holding(service, expiry_ms=60_000)
+    ends(service, 100)
+    first, second = at(service, 0, 50), at(service, 1, 50)
+    cases: list[tuple[dict[str, Any], str, str]] = [
+        ({**second, "incarnation": 3}, "incarnation_changed", "it was created again"),
+        ({**second, "partition": 7}, "partition_not_found", "partition 7 of stream orders does not exist"),
+        ({**second, "next": 101}, "invalid", "not between 0 and the high watermark 100"),
+    ]
+    for wrong, code, text in cases:
+        answer = await service.ask("ReportQuery", **reporting(wrong, first), hold=True)
+        assert [(each.stream, each.partition, each.code, text in each.message) for each in answer.refused] == [
+            ("orders", wrong["partition"], code, True)
+        ]
+        assert service.rig.plane.queries["totals", "default", "orders"] == [(0, first["incarnation"], 50)]
+
+
+async def test_a_stream_that_is_gone_does_not_end_the_holds_in_others(service: Service) -> None:
+    await holding(service, expiry_ms=60_000)
+    names = ("orders", "payments")
+    streams = [{"name": name, "positions": [at(service, 0, 0, name)]} for name in names]
+    await service.ask("ReportQuery", query="totals", streams=streams, hold=True)
+    await service.rig.controller.delete_stream("default", "payments", 5.0)
+    for again in ([{"name": name} for name in names], [streams[1], {"name": "orders"}]):
+        service.rig.plane.holds.clear()
+        answer = await service.ask("ReportQuery", query="totals", streams=again, hold=True)
+        assert service.rig.plane.holds == {("totals", "default", "orders"): 60_000}
+        assert list(answer.unknown) == list(answer.not_held) == []
+        assert [(each.stream, each.HasField("partition"), each.code, each.message) for each in answer.refused] == [
+            ("payments", False, "stream_not_found", "stream default/payments does not exist")
+        ]
+
+
 async def test_a_hold_needs_a_right_of_its_own_that_the_refusal_names() -> None:
     async with running() as rig:
         reads = [(who, "Subscribe", name) for who in ("ada", "eve") for name in ("orders", "payments")]

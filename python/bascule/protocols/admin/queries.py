@@ -51,8 +51,15 @@ class QueryMethods:
             positions = tuple(Position(each.partition, each.incarnation, each.next) for each in item.positions)
             streams[item.name] = positions or None
         report = Report(StreamKey(namespace, asked.query), request.client or "", streams, asked.ended)
-        unknown, not_held = self._queries.report(report, holds=asked.hold)
-        return message("ReportQueryResponse")(unknown=unknown, not_held=not_held)
+        unknown, not_held, refused = self._queries.report(report, holds=asked.hold)
+        return message("ReportQueryResponse")(
+            unknown=unknown,
+            not_held=not_held,
+            refused=[
+                {"stream": stream, "partition": partition, "code": str(rejection.code), "message": rejection.message}
+                for stream, partition, rejection in refused
+            ],
+        )
 
     async def fetch_lags(self, asked: Any, _: AdminRequest) -> Any:
         """FetchLags."""
