@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple, Protocol
 
 from bascule.control.controller import Controller
-from bascule.control.decide_queries import RefusedPosition, judge_report
+from bascule.control.decide_queries import Here, RefusedPosition, judge_report
 from bascule.control.query_table import EXPIRE_S, SILENT_S, Position, QueryTable, Report
 from bascule.control.specs import hold_ms
 from bascule.logs import emit
@@ -74,12 +74,17 @@ class Queries:
 
         Raises:
             RejectedError: nothing is taken: `stream_not_found`, `partition_not_found`, `incarnation_changed`,
-                `query_not_owned`, `too_many_queries`; `invalid`: an offset beyond the high watermark.
+                `query_not_owned`, `too_many_queries`; `invalid`: an offset beyond the high watermark; with `holds`
+                `not_open`: a partition that this broker does not lead, or has not opened.
         """
         namespace = report.key.namespace
-        asked = [each.incarnation for positions in report.streams.values() for each in positions or ()]
+        known = self._table.query(report.key)
+        stood = {name: each.positions for name, each in known.streams.items()} if known is not None else {}
+        positions = [each if each is not None else stood.get(name, ()) for name, each in report.streams.items()]
+        status = self._controller.status([position.incarnation for each in positions for position in each])
+        here = Here(self._controller.broker_id, status)
         streams, refused = judge_report(
-            self._controller.state, namespace, report.streams, self._controller.status(asked)
+            self._controller.state, namespace, report.streams, here, stood if holds else None
         )
         if not streams:
             raise RejectedError(refused[0].rejection)

@@ -3,8 +3,11 @@
 from typing import Any
 
 import pytest
-from bascule.control.query_table import EXPIRE_S, SILENT_S
+from bascule.control.decide import Target
+from bascule.control.decide_queries import Here, judge_report
+from bascule.control.query_table import EXPIRE_S, SILENT_S, Position
 from bascule.errors import AccessError
+from bascule.metadata import StreamKey
 from bascule.protocols.admin import queries as handlers
 from bascule.protocols.grpc_status import Status
 
@@ -153,6 +156,41 @@ async def test_a_stream_that_is_gone_does_not_end_the_holds_in_others(service: S
         assert [(each.stream, each.HasField("partition"), each.code, each.message) for each in answer.refused] == [
             ("payments", False, "stream_not_found", "stream default/payments does not exist")
         ]
+
+
+async def test_nothing_is_held_in_a_partition_that_is_not_open_here_or_led_elsewhere(service: Service) -> None:
+    await holding(service, expiry_ms=60_000)
+    plane = service.rig.plane
+    first, second = at(service, 0, 0), at(service, 1, 0)
+    whole = reporting(first, second)
+    assert not (await service.ask("ReportQuery", **whole, hold=True)).refused
+    spec = plane.opened.pop(second["incarnation"])
+    for asked in (whole, reporting(first, {**second, "next": 10**15}), reporting()):
+        answer = await service.ask("ReportQuery", **asked, hold=True)
+        assert [(each.partition, each.code) for each in answer.refused] == ([(1, "not_open")])
+        assert plane.queries["totals", "default", "orders"] == [(0, first["incarnation"], 0)]
+        await service.ask("ReportQuery", **whole)
+    assert not (await service.ask("ReportQuery", **whole)).refused, "without a hold it is shown, with an unknown lag"
+    status, _, text = await service.refused("ReportQuery", **reporting(second), hold=True)
+    assert (status, "partition 1 of stream orders is not led by this broker" in text) == (Status.UNAVAILABLE, True)
+    plane.opened[second["incarnation"]] = spec
+    assert not (await service.ask("ReportQuery", **whole, hold=True)).refused
+    await service.rig.controller.pause_stream(Target("default", "orders", (1,)), resume_all=False, timeout_s=5.0)
+    answer = await service.ask("ReportQuery", **reporting(), hold=True)
+    assert [each.message for each in answer.refused] == [
+        "partition 1 of stream orders is paused: nothing is held there"
+    ]
+
+
+async def test_nothing_is_held_in_a_replica(service: Service) -> None:
+    stream = service.state.streams[StreamKey("default", "orders")]
+    position = Position(0, stream.partitions[0].incarnation, 0)
+    status = service.rig.controller.status([position.incarnation])
+    for broker, held, refused in (("here", {}, False), ("else", None, False), ("else", {}, True)):
+        here = Here(service.rig.controller.broker_id if broker == "here" else broker, status)
+        found = judge_report(service.state, "default", {"orders": (position,)}, here, held)
+        assert bool(found.refused) == refused
+        assert found.streams == ({} if refused else {"orders": (position,)})
 
 
 async def test_a_hold_needs_a_right_of_its_own_that_the_refusal_names() -> None:
