@@ -32,7 +32,8 @@ class Archives:
             The partitions that are refused, while others are stored.
 
         Raises:
-            RejectedError: nothing is stored; see `decide_archives.report_archived` and `apply_archives.report`.
+            RejectedError: no part is accepted, with the first reason; see `decide_archives.report_archived` and
+                `apply_archives.report`.
             BrokerError: as `MetadataLog.propose`.
         """
         deadline = asyncio.get_running_loop().time() + timeout_s
@@ -43,6 +44,8 @@ class Archives:
         if decision.command is not None:
             index = await self._controller.propose(decision.command, timeout_s)
             await self._controller.carried_out(index, deadline)
+        if len(decision.refused) == len(report.ranges):
+            raise RejectedError(decision.refused[0].rejection)
         return decision.refused
 
     def void(self, event: PartitionChange) -> None:

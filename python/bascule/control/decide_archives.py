@@ -47,7 +47,8 @@ class ArchiveDecision(NamedTuple):
     """What becomes of a report.
 
     Attributes:
-        command: stores the parts that are accepted; None = all of them are known.
+        command: stores the parts that are accepted, and forgets what a refused one shows to be lost; None = nothing
+            changes.
         refused: the others.
     """
 
@@ -66,7 +67,7 @@ def report_archived(
         status: of the partitions that are open here, by incarnation.
 
     Returns:
-        The decision; a rejection, the first one, if every partition is refused.
+        The decision; a rejection if there is no such stream.
     """
     namespace, name = report.stream.namespace, report.stream.name
     stream = state.stream(namespace, name)
@@ -76,13 +77,23 @@ def report_archived(
     found = [(item, _judged(stream, report, item, status.get(item.incarnation))) for item in report.ranges]
     refused = tuple(RefusedRange(item.partition, refusal) for item, refusal in found if refusal is not None)
     accepted = [item for item, refusal in found if refusal is None]
-    if not accepted:
-        return refused[0].rejection
-    if all(_is_known(stream.partitions[item.partition], report, item) for item in accepted):
+    lost = [item for item, refusal in found if refusal is not None and _has_lost(stream, report, item, refusal)]
+    if not lost and all(_is_known(stream.partitions[item.partition], report, item) for item in accepted):
         return ArchiveDecision(None, refused)
-    ends = tuple(ArchivedEnd(item.partition, item.incarnation, item.end) for item in accepted)
-    command = ReportArchived(namespace, name, stream.incarnation, report.archive, ends, take_over=report.take_over)
+    ends = [ArchivedEnd(item.partition, item.incarnation, item.end) for item in accepted]
+    ends += [ArchivedEnd(item.partition, item.incarnation, 0) for item in lost]
+    command = ReportArchived(
+        namespace, name, stream.incarnation, report.archive, tuple(ends), take_over=report.take_over
+    )
     return ArchiveDecision(command, refused)
+
+
+def _has_lost(stream: Stream, report: ArchiveReport, item: ArchivedRange, refusal: Rejection) -> bool:
+    """Whether the archive had reported records that it does not have any more: its table was made again."""
+    if refusal.code is not RejectionCode.ARCHIVE_GAP:
+        return False
+    known = stream.partitions[item.partition]
+    return known.archive == report.archive and known.archived_to > 0
 
 
 def _is_known(known: Partition, report: ArchiveReport, item: ArchivedRange) -> bool:
@@ -100,22 +111,21 @@ def _judged(
     if known.incarnation != item.incarnation:
         text = f"{place} has incarnation {known.incarnation}, not {item.incarnation}"
         return Rejection(RejectionCode.INCARNATION_CHANGED, f"{text}: it was purged or created again")
-    is_own = known.archive == report.archive
-    archived_to = known.archived_to if is_own and not report.take_over else 0
-    if refusal := _range_refusal(place, item, here, archived_to):
+    if refusal := _range_refusal(place, item, here):
         return refusal
     return None if report.take_over else archive_conflict(stream.name, known, report.archive)
 
 
-def _range_refusal(place: str, item: ArchivedRange, here: PartitionStatus | None, archived_to: int) -> Rejection | None:
+def _range_refusal(place: str, item: ArchivedRange, here: PartitionStatus | None) -> Rejection | None:
     if here is None:
         return Rejection(RejectionCode.NOT_OPEN, f"{place} is not open here: it is paused, or another broker leads it")
     if not 0 <= item.first <= item.end <= here.high_watermark:
         text = f"offsets {item.first} to {item.end} of {place} are not between 0 and the high watermark"
         return Rejection(RejectionCode.INVALID, f"{text} {here.high_watermark}")
-    begin = max(here.log_start, archived_to)
-    if item.first > begin:
-        text = f"the archive begins at offset {item.first} of {place} and lacks those from {begin} on"
+    # A table that is whole begins at or below the log start, which only grows. An earlier report under this name is no
+    # proof: the table may have been made again.
+    if item.first > here.log_start:
+        text = f"the archive begins at offset {item.first} of {place} and lacks those from {here.log_start} on"
         remedy = "archive from the earliest record, or trim the stream first"
         return Rejection(RejectionCode.ARCHIVE_GAP, f"{text}: {remedy}")
     return None

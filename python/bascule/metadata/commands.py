@@ -235,7 +235,8 @@ class ArchivedEnd:
 
 @dataclass(frozen=True, slots=True)
 class ReportArchived:
-    """Set up to where an archive has the records of partitions. Lower than before: its table was lost or rolled back.
+    """Set up to where an archive has the records of partitions. Lower than before: its table was lost or rolled back;
+    0: it lacks the first ones of the log.
 
     Attributes:
         archive: what it is called.

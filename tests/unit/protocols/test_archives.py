@@ -40,7 +40,7 @@ async def test_what_an_archive_has_reaches_the_partition_and_is_shown(service: S
     assert service.state.index == index, "what is known is not stored again"
     await service.ask("ReportArchived", **report(service, 10, 30))
     assert service.rig.plane.opened[partition(service).incarnation]["archived_to"] == 30, "a table that was made again"
-    await service.ask("ReportArchived", **report(service, 30, 100))
+    await service.ask("ReportArchived", **report(service, 10, 100))
     shown = (await service.ask("FetchStreamDetails", name="orders")).partitions
     assert [(item.archived_to, item.archive) for item in shown] == [(100, "lake"), (0, "")]
 
@@ -80,6 +80,41 @@ async def test_reports_that_would_lose_records_are_refused(service: Service) -> 
     own = report(service, 50, 90, archive="other", take_over=True)
     status, code, _ = await service.refused("ReportArchived", **own)
     assert code == "archive_gap", "who takes over has nothing of the table that had this name before"
+
+
+async def test_a_table_that_was_made_again_and_begins_later_is_refused_and_ends_what_its_name_had(
+    service: Service,
+) -> None:
+    stands(service, 10, 100)
+    await service.ask("ReportArchived", **report(service, 10, 60))
+    index = service.state.index
+    for _ in range(2):
+        status, code, text = await service.refused("ReportArchived", **report(service, 60, 100))
+        assert (status, code) == (Status.FAILED_PRECONDITION, "archive_gap")
+        assert "begins at offset 60 of partition 0 of stream orders and lacks those from 10 on" in text
+        assert (partition(service).archived_to, service.state.index) == (0, index + 1), (
+            "what the broker alone has stays"
+        )
+    assert service.rig.plane.opened[partition(service).incarnation]["archived_to"] == 0
+    await service.ask("ReportArchived", **report(service, 10, 60))
+    both = [report(service, first, 90, number)["partitions"][0] for number, first in ((0, 60), (1, 10))]
+    answer = await service.ask("ReportArchived", name="orders", archive="lake", partitions=both)
+    assert [(each.partition, each.code) for each in answer.refused] == [(0, "archive_gap")]
+    assert [partition(service, number).archived_to for number in (0, 1)] == [0, 90]
+    stands(service, 60, 100)
+    await service.ask("ReportArchived", **report(service, 60, 100))
+    assert partition(service).archived_to == 100, "the broker has nothing before the table"
+
+
+async def test_another_table_that_lacks_records_changes_nothing(service: Service) -> None:
+    stands(service, 10, 100)
+    await service.ask("ReportArchived", **report(service, 10, 60))
+    for more in ({}, {"take_over": True}):
+        assert (await service.refused("ReportArchived", **report(service, 60, 90, archive="other", **more)))[1] in {
+            "archive_gap",
+            "archive_conflict",
+        }
+        assert (partition(service).archived_to, partition(service).archive) == (60, "lake")
 
 
 async def test_a_partition_that_is_refused_does_not_keep_others_from_being_stored(service: Service) -> None:
