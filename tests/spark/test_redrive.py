@@ -105,3 +105,25 @@ def test_the_letter_of_a_record_near_the_limit_fits_in_the_stream_that_a_job_cre
     client.publish("near-in", value)
     Jobs(spark, broker, tmp_path, "near").run()
     assert [row["value"] for row in rows(spark, broker, "near-dead")] == [value]
+
+
+def test_a_redrive_continues_after_retention_removed_letters_that_it_had_written(
+    spark: Any, broker: Broker, client: bascule.Client, tmp_path: Path
+) -> None:
+    client.create_stream("gone-in")
+    client.publish_many("gone-in", [b"{1", b"{2", b"{3"])
+    Jobs(spark, broker, tmp_path, "gone").run()
+    common: dict[str, Any] = {"letters": "gone-dead", "id": "gone-1", "checkpoint": str(tmp_path / "one")}
+
+    def interrupt(progress: Any) -> None:
+        raise KeyboardInterrupt(progress.epoch)
+
+    with pytest.raises(KeyboardInterrupt):
+        bascule.spark.redrive(spark, **common, address=broker.address, maxRowsPerEpoch=1, on_progress=interrupt)
+    assert len(rows(spark, broker, "gone-in")) == 4
+    client.trim_partition("gone-dead", 0, 1)
+    outcome = bascule.spark.redrive(spark, **common, address=broker.address)
+    assert [row["value"] for row in rows(spark, broker, "gone-in")] == [b"{1", b"{2", b"{3"] * 2
+    assert (outcome.rows, outcome.to) == (3, "gone-in")
+    client.trim_partition("gone-dead", 0, 3)
+    assert bascule.spark.redrive(spark, **common, address=broker.address).epochs_of_this_run == 0

@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from bascule.lake.options import ArchiveOptions
-from bascule.lake.storage import open_storage
+from bascule.lake.storage import Storage, open_storage
 from bascule.spark.option_model import OptionSet
 from bascule.spark.replaying.archives import ArchiveReader, chosen, contents, opened
 from bascule.spark.replaying.checkpoint import Checkpoint, Plan
@@ -237,7 +237,16 @@ def texts(options: Mapping[str, str | float | bool]) -> dict[str, str]:
 
 
 def checkpoint_at(checkpoint: str, table: ArchiveOptions | None = None) -> Checkpoint:
-    """The checkpoint in a folder: in S3 with the credentials of the archive, unless these are a catalog's.
+    """The checkpoint in a folder.
+
+    Raises:
+        UsageError: as `storage_at`.
+    """
+    return Checkpoint(storage_at(checkpoint, table))
+
+
+def storage_at(checkpoint: str, table: ArchiveOptions | None = None) -> Storage:
+    """The folder of a checkpoint: in S3 with the credentials of the archive, unless these are a catalog's.
 
     Raises:
         UsageError: the place is not a folder.
@@ -246,4 +255,4 @@ def checkpoint_at(checkpoint: str, table: ArchiveOptions | None = None) -> Check
     if table is not None and checkpoint.startswith("s3://") and table.table_format != "iceberg":
         place = {"credentials": table.credentials, "endpoint": table.endpoint, "region": table.region}
     with renamed({"path": "checkpoint"}):
-        return Checkpoint(open_storage(checkpoint, ArchiveOptions(checkpoint, **place)))
+        return open_storage(checkpoint, ArchiveOptions(checkpoint, **place))

@@ -7,8 +7,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 from bascule.errors import StateError
-from bascule.spark.replaying.api import asked_of, checkpoint_at, new_plan, texts
+from bascule.spark.replaying.api import asked_of, new_plan, storage_at, texts
+from bascule.spark.replaying.checkpoint import Plan
 from bascule.spark.replaying.lanes import Lane, lanes_of
+from bascule.spark.replaying.letter_plans import COUNTED, Counted, LetterCheckpoint
 from bascule.spark.replaying.letters import CUT, REDRIVE_PREFIX, Letters
 from bascule.spark.replaying.options import (
     ARGUMENTS,
@@ -215,7 +217,8 @@ def redrive(  # noqa: PLR0913 - all by name
 
     A record gets its key, value, headers, subject and time as they were, and behind its headers
     `bascule.redrive.id`, `.stream`, `.partition` and `.offset`: of this call, and of the letter. The letters stay where
-    they are. A second run with the same id writes none of them again, also of those that came later.
+    they are. A second run with the same id writes none of them again, also of those that came later, and needs none of
+    those that earlier runs have written.
 
     Args:
         spark: the session.
@@ -240,21 +243,40 @@ def redrive(  # noqa: PLR0913 - all by name
         BrokerError: an epoch was not written, or that is not known: call again.
     """
     parsed, shape = _parsed(options, letters, id, to, Filter(_several(error_class), _several(job), _several(stream)))
-    kept = checkpoint_at(checkpoint)
+    kept = LetterCheckpoint(storage_at(checkpoint))
     asked = {"letters": letters, **_filter_of(shape), **asked_of(parsed), "to": to}
-    plan = kept.plan(asked)
-    source = source_options(letters, parsed)
+    plan, counted = kept.plan(asked), kept.counted()
+    reader = StreamReader(source_options(letters, parsed), COLUMNS)
+    if plan is None or counted is None:
+        plan, counted = _planned(spark, kept, asked, parsed, reader, shape, plan)
+    parsed = replace(parsed, streams=counted.streams if to is None else ())
+    return Transfer(spark, parsed, kept, plan, reader, shape, on_progress).run(_KEEPING)
+
+
+def _planned(  # noqa: PLR0913, PLR0917 - what a re-drive has
+    spark: "SparkSession",
+    kept: LetterCheckpoint,
+    asked: Mapping[str, Any],
+    options: TransferOptions,
+    reader: StreamReader,
+    shape: LetterShape,
+    plan: Plan | None,
+) -> tuple[Plan, Counted]:
+    """The plan of a re-drive, after a look at all letters.
+
+    Raises:
+        UsageError: no letter is chosen.
+        StateError: a letter was cut and may not be left out.
+    """
     if plan is None:
-        found = contents(source)
+        found = contents(reader.source)
         if not found:
-            raise usage(why_none(letters, 0, [], {}, Bounds()), stream=letters)
-        plan = new_plan(kept, asked, found, parsed)
-    reader = StreamReader(source, COLUMNS)
+            raise usage(why_none(shape.letters, 0, [], {}, Bounds()), stream=shape.letters)
+        plan = new_plan(kept, asked, found, options)
     summary = _summary(spark, reader, shape, plan.lanes)
     _check(summary, shape)
-    targets = (to,) if to is not None else tuple(sorted({each.stream for each in summary.counts}))
-    parsed = replace(parsed, streams=targets if to is None else ())
-    return Transfer(spark, parsed, kept, replace(plan, rows=summary.rows), reader, shape, on_progress).run(_KEEPING)
+    counted = Counted(tuple(sorted({each.stream for each in summary.counts})))
+    return replace(plan, asked={**asked, COUNTED: counted.to_document()}, rows=summary.rows), counted
 
 
 @surface(ARGUMENTS)
@@ -326,7 +348,7 @@ def _check(summary: RedrivePreview, shape: LetterShape) -> None:
 
 
 @dataclass
-class _Counted:
+class _LaneCount:
     """What a lane has.
 
     Attributes:
@@ -352,9 +374,9 @@ class _Counting:
     wanted: Filter
     bounds: Bounds
 
-    def __call__(self, lane: Lane) -> _Counted:
+    def __call__(self, lane: Lane) -> _LaneCount:
         pc: Any = import_module("pyarrow.compute")
-        found = _Counted()
+        found = _LaneCount()
         for part in lane.parts:
             for whole in self.reader.read(part):
                 batch = in_time(whole, self.bounds)
@@ -398,7 +420,7 @@ def _summary(
     context = spark.sparkContext
     counting = _Counting(reader, shape.wanted, shape.shape.bounds)
     found = collected(context.parallelize(list(lanes), max(len(lanes), 1)).map(counting))
-    chosen, others = _Counted().chosen, _Counted().others
+    chosen, others = _LaneCount().chosen, _LaneCount().others
     for each in found:
         chosen.update(each.chosen)
         others.update(each.others)
