@@ -127,3 +127,29 @@ def test_a_redrive_continues_after_retention_removed_letters_that_it_had_written
     assert (outcome.rows, outcome.to) == (3, "gone-in")
     client.trim_partition("gone-dead", 0, 3)
     assert bascule.spark.redrive(spark, **common, address=broker.address).epochs_of_this_run == 0
+
+
+def test_a_malformed_letter_is_named_until_it_is_left_out_and_counted(
+    spark: Any, broker: Broker, client: bascule.Client, tmp_path: Path
+) -> None:
+    client.create_stream("odd-in")
+    client.create_stream("odd-dead")
+    for number, identity in enumerate((b"0f" * 16, b"no number", b"\xff")):
+        headers = {"bascule.dlq.stream": b"odd-in", "bascule.dlq.error_class": b"\xff", "bascule.dlq.id": identity}
+        client.publish("odd-dead", b"%d" % number, headers=headers)
+    common: dict[str, Any] = {"letters": "odd-dead", "address": broker.address}
+    found = bascule.spark.redrive_preview(spark, **common)
+    assert (found.rows, found.malformed, [each.letters for each in found.counts]) == (3, 2, [3])
+    assert "the dead letter odd-dead/0 offset 1 is malformed: its header bascule.dlq.id is no" in found.malformed_first
+    place = {"id": "odd-1", "checkpoint": str(tmp_path / "one")}
+    with pytest.raises(
+        StateError, match=r"odd-dead/0 offset 1 .* set skipMalformed .* \(it is the first of 2\)"
+    ) as raised:
+        bascule.spark.redrive(spark, **common, **place)
+    assert raised.value.code == "record_invalid"
+    for epochs in (1, 0):
+        outcome = bascule.spark.redrive(spark, **common, **place, skipMalformed=True)
+        assert (outcome.rows, outcome.epochs_of_this_run, outcome.lost[-1]) == (
+            1, epochs, "2 of the letters: they are malformed",
+        )  # fmt: skip
+    assert [row["value"] for row in rows(spark, broker, "odd-in")] == [b"0"]

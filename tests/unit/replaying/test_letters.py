@@ -4,7 +4,11 @@ from importlib import import_module
 from typing import Any
 
 import pytest
+from bascule.errors import StateError
+from bascule.spark.replaying.letter_rows import Filter, LetterShape
 from bascule.spark.replaying.letters import Letters
+from bascule.spark.replaying.options import Bounds
+from bascule.spark.replaying.rows import Shape
 
 pa: Any = import_module("pyarrow")
 
@@ -74,3 +78,66 @@ def test_no_letters_give_no_records() -> None:
     assert letters.are_letters.to_pylist() == []
     assert letters.said("stream").to_pylist() == []
     assert letters.records({"a": pa.array([], pa.string())}).to_pylist() == []
+
+
+MALFORMED: list[list[tuple[str | None, bytes]]] = [
+    provenance(OF_A_JOB),
+    provenance([("stream", "large"), ("id", "0g")]),
+    [*provenance([("stream", "large")]), ("bascule.dlq.subject", b"\xff"), ("bascule.dlq.error_class", b"\xfe")],
+    [("bascule.dlq.stream", b"\xff")],
+    provenance([("stream", "large"), ("id", "00ff")]),
+    [("own", b"\xff"), *provenance([("stream", "large"), ("id", "abc")])],
+    [("bascule.dlq.id", b"no letter")],
+]
+
+
+def test_a_letter_with_headers_that_cannot_be_read_is_malformed() -> None:
+    letters = Letters(array(MALFORMED))
+    assert letters.are_malformed.to_pylist() == [False, True, True, True, False, True, False]
+    assert letters.said("stream").to_pylist() == ["orders", "large", "large", None, "large", "large", None]
+    assert letters.said("error_class").to_pylist() == ["MalformedJson", *[None] * 6]
+    assert [(sentence, mask.to_pylist().index(True)) for sentence, mask in letters.flaws if any(mask.to_pylist())] == [
+        ("its header bascule.dlq.stream is not UTF-8", 3),
+        ("its header bascule.dlq.subject is not UTF-8", 2),
+        ("its header bascule.dlq.id is not a hexadecimal number of whole bytes", 1),
+    ]
+    assert not any(Letters(array(RECORDS)).are_malformed.to_pylist())
+    assert Letters(array([])).are_malformed.to_pylist() == []
+
+
+def batch(records: list[list[tuple[str | None, bytes]]]) -> Any:
+    count = len(records)
+    columns = {name: pa.nulls(count, pa.binary()) for name in ("key", "reply", "id")}
+    times = pa.array(range(count), pa.timestamp("us", "UTC"))
+    return pa.RecordBatch.from_pydict(
+        {
+            **columns,
+            "offset": pa.array(range(7, 7 + count), pa.int64()),
+            "timestamp": times,
+            "subject": pa.array(["letters"] * count, pa.string()),
+            "value": pa.array([b"%d" % number for number in range(count)], pa.binary()),
+            "headers": array(records),
+        }
+    )
+
+
+def shape(*, skips: bool, until_us: int | None = None) -> LetterShape:
+    names = ("offset", "timestamp", "subject", "key", "value", "headers", "reply", "id")
+    records = Shape(names, keeps_partition=False, may_lose_names=False, bounds=Bounds(until_us=until_us))
+    return LetterShape(records, Filter(), "fix-1", "dead", None, skips_cut=False, skips_malformed=skips)
+
+
+def test_a_malformed_letter_is_refused_by_its_place_or_left_out() -> None:
+    expected = "the dead letter dead/3 offset 8 is malformed: its header bascule.dlq.id is not a hexadecimal number"
+    with pytest.raises(StateError, match=expected) as found:
+        shape(skips=False).rows(batch(MALFORMED), 3)
+    assert found.value.code == "record_invalid"
+    assert found.value.details == {"stream": "dead", "partition": 3, "offset": 8}
+    rows, offsets = shape(skips=True).rows(batch(MALFORMED), 3)
+    assert (offsets.to_pylist(), rows.column("stream").to_pylist()) == ([7, 11], ["orders", "large"])
+    assert rows.column("id").to_pylist() == [None, b"\x00\xff"]
+
+
+def test_a_letter_outside_the_times_is_not_refused() -> None:
+    _, offsets = shape(skips=False, until_us=1).rows(batch(MALFORMED), 3)
+    assert offsets.to_pylist() == [7]

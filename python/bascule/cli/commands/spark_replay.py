@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
+from bascule._text import counted
 from bascule.cli.connection import Connection, connected
 from bascule.cli.options import Output, pairs
 from bascule.cli.render.output import OutputFormat, render
@@ -14,6 +15,7 @@ from bascule.spark.spelling import surface
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from bascule.spark.replaying.letter_counts import RedrivePreview
     from bascule.spark.replaying.preview import Preview, Progress
 
 __all__ = ["copy", "redrive", "replay"]
@@ -184,6 +186,8 @@ def redrive(
     if dry_run:
         preview = redriving.redrive_preview(spark, letters=letters, to=to, **wanted, **options)
         render(preview.counts if output is OutputFormat.TABLE else preview, output, preview.why_none)
+        if output is OutputFormat.TABLE:
+            sys.stdout.writelines(f"{each}\n" for each in not_whole(preview))
         return 0
     line = progress_line()
     try:
@@ -226,6 +230,16 @@ def shown(preview: "Preview", output: OutputFormat) -> int:
         lines += [f"refused: {each}" for each in preview.refused]
         sys.stdout.writelines(f"{each}\n" for each in lines)
     return REFUSED if preview.refused else 0
+
+
+def not_whole(preview: "RedrivePreview") -> list[str]:
+    """What of the chosen letters cannot be driven again."""
+    lines: list[str] = []
+    if preview.cut:
+        lines.append(f"cut: {counted(preview.cut, 'letter')} with only a part of the record; skipCut leaves them out")
+    if preview.malformed:
+        lines.append(f"malformed: {counted(preview.malformed, 'letter')}; {preview.malformed_first}")
+    return lines
 
 
 def progress_line() -> Any:

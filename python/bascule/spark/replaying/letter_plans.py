@@ -17,14 +17,24 @@ class Counted:
     """The chosen letters.
 
     Attributes:
-        streams: that they name, in order.
+        streams: that those name which are driven again, in order.
+        cut: those that have only a part of their record.
+        malformed: those whose headers cannot be read.
     """
 
     streams: tuple[str, ...]
+    cut: int = 0
+    malformed: int = 0
+
+    @property
+    def left_out(self) -> list[str]:
+        """The letters that are not driven again, as sentences."""
+        found = ((self.cut, "have only a part of their record"), (self.malformed, "are malformed"))
+        return [f"{count} of the letters: they {why}" for count, why in found if count]
 
     def to_document(self) -> dict[str, Any]:
         """As JSON."""
-        return {"streams": list(self.streams)}
+        return {"streams": list(self.streams), "cut": self.cut, "malformed": self.malformed}
 
 
 class LetterCheckpoint(Checkpoint):
@@ -34,4 +44,6 @@ class LetterCheckpoint(Checkpoint):
         """What the plan says of the letters; None = there is no plan, or it does not say it."""
         content = self._storage.read(PLAN)
         document = None if content is None else json.loads(content)["asked"].get(COUNTED)
-        return None if document is None else Counted(tuple(document["streams"]))
+        if document is None:
+            return None
+        return Counted(tuple(document["streams"]), int(document["cut"]), int(document["malformed"]))

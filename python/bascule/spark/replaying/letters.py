@@ -2,12 +2,12 @@
 
 A job and the sink write a letter as the record, with headers `bascule.dlq.…` behind its own, of which
 `bascule.dlq.stream` is the first. A letter may be one of another letter: only the last headers belong to it. Nothing
-here loops over rows.
+here loops over rows, unless a header is not text.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, reduce
 from importlib import import_module
 from typing import Any, Final
 
@@ -18,6 +18,8 @@ REDRIVE_PREFIX: Final = "bascule.redrive."
 """Headers of a record that was driven again: the id, and stream, partition and offset of the letter."""
 CUT: Final = ("value_bytes", "headers_left_out", "key_bytes")
 """Headers of a letter that the sink has cut, because the record was too large for the stream of dead letters."""
+OF_THE_RECORD: Final = ("stream", "subject", "reply", "id")
+"""Headers of a letter without which its record cannot be written as it was."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +68,31 @@ class Letters:
         return pa.array(self._starts >= 0)
 
     def said(self, name: str) -> Any:
-        """The text of a header of provenance: an Arrow array of strings, null where a letter has none."""
+        """The text of a header of provenance: an Arrow array of strings, null where a letter has none, or no text."""
+        return _texts(self._values(name))
+
+    @cached_property
+    def flaws(self) -> list[tuple[str, Any]]:
+        """Why letters cannot be driven again: sentences, each with the letters, as an Arrow array of booleans."""
+        pc: Any = import_module("pyarrow.compute")
+        found: list[tuple[str, Any]] = []
+        for name in OF_THE_RECORD:
+            values = self._values(name)
+            is_other = pc.and_(pc.is_valid(values), pc.is_null(_texts(values)))
+            found.append((f"its header {DLQ_PREFIX}{name} is not UTF-8", is_other))
+        is_hexadecimal = pc.match_substring_regex(self.said("id"), "^([0-9a-fA-F]{2})*$")
+        sentence = f"its header {DLQ_PREFIX}id is not a hexadecimal number of whole bytes"
+        found.append((sentence, pc.invert(pc.fill_null(is_hexadecimal, True))))
+        return found
+
+    @property
+    def are_malformed(self) -> Any:
+        """Which letters have one of the flaws: an Arrow array of booleans."""
+        pc: Any = import_module("pyarrow.compute")
+        return reduce(pc.or_, (mask for _, mask in self.flaws))
+
+    def _values(self, name: str) -> Any:
+        """The content of a header of provenance: an Arrow array of bytes, null where a letter has none."""
         np: Any = import_module("numpy")
         pa: Any = import_module("pyarrow")
         pc: Any = import_module("pyarrow.compute")
@@ -76,7 +102,7 @@ class Letters:
         place = np.zeros(len(self.headers), dtype=np.int64)
         there = np.zeros(len(self.headers), dtype=bool)
         place[self._parents[found]], there[self._parents[found]] = found, True
-        return pc.struct_field(self._flat, "value").take(pa.array(place, mask=~there)).cast(pa.string())
+        return pc.struct_field(self._flat, "value").take(pa.array(place, mask=~there))
 
     def records(self, added: Mapping[str, Any]) -> Any:
         """The headers of the records themselves, with others behind them.
@@ -101,3 +127,19 @@ class Letters:
         ends = np.cumsum(counts + len(added))
         offsets = pa.array(np.concatenate([[0], ends]), pa.int32())
         return pa.ListArray.from_arrays(offsets, pa.concat_arrays(entries).take(pa.array(order)))
+
+
+def _texts(values: Any) -> Any:
+    """Bytes as text; null where they are not UTF-8."""
+    pa: Any = import_module("pyarrow")
+    try:
+        return values.cast(pa.string())
+    except pa.ArrowInvalid:  # does not say which ones
+        return pa.array([_text(value) for value in values.to_pylist()], pa.string())
+
+
+def _text(value: bytes | None) -> str | None:
+    try:
+        return None if value is None else value.decode()
+    except UnicodeDecodeError:
+        return None

@@ -103,12 +103,17 @@ COPY: Final = OptionSet(
 SKIP_CUT: Final = flag(
     "skipCut", "leave letters out that the sink has cut because their stream allowed no larger ones", default="false"
 )
+SKIP_MALFORMED: Final = flag(
+    "skipMalformed",
+    "leave letters out whose headers `bascule.dlq.…` are not as a job or the sink writes them",
+    default="false",
+)
 REDRIVE: Final = OptionSet(
     "Re-drive",
     "Options of `bascule.spark.redrive`, by their names here, and of `bascule spark redrive` as `--option NAME=VALUE`. "
     "Offsets and times are those of the letters; `leaveOut` may name `header_names` alone.",
     (
-        *(ADDRESS, LEAVE_OUT, FROM_OFFSET, TO_OFFSET, FROM_TIME, TO_TIME, SKIP_CUT),
+        *(ADDRESS, LEAVE_OUT, FROM_OFFSET, TO_OFFSET, FROM_TIME, TO_TIME, SKIP_CUT, SKIP_MALFORMED),
         *(MAX_ROWS_PER_SECOND, MAX_ROWS_PER_EPOCH, MAX_BYTES_PER_EPOCH, *_OF_SINK),
     ),
 )
