@@ -1,6 +1,6 @@
 """What `archive` passes to the table that it writes."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -17,6 +17,15 @@ class _Reader:
 
     def __getattr__(self, name: str) -> Any:
         return lambda *_, **__: self
+
+
+@pytest.fixture(autouse=True)
+def reached(monkeypatch: pytest.MonkeyPatch) -> list[Mapping[str, str]]:
+    """The options by which brokers were asked before queries began."""
+    asked: list[Mapping[str, str]] = []
+    for module in (archiving, keeping):
+        monkeypatch.setattr(module, "check_reached", lambda _, given: asked.append(given))
+    return asked
 
 
 @pytest.mark.parametrize(

@@ -2,22 +2,17 @@
 no waiting repairs.
 """
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-from bascule.errors import BrokerError, InternalError, UnavailableError, error
+from bascule.errors import error
 from bascule.spark.connection import Broker
 from bascule.spark.connection_options import RETRY_DEADLINE_MS, parse_address
-from bascule.spark.unreached import shown_address
+from bascule.spark.reaching import ANSWER_MS, START_MS, never_reached
 
 if TYPE_CHECKING:
     from bascule.pipeline.model.job import Job
 
 __all__ = ["check_reached"]
-
-START_MS: Final = 3_000
-"""How long a broker is tried before a job begins, unless the job sets `source.retryDeadlineMs`."""
-ANSWER_MS: Final = 5_000
-"""How long a broker may take to answer then."""
 
 
 def check_reached(job: "Job") -> None:
@@ -36,20 +31,10 @@ def check_reached(job: "Job") -> None:
     if job.streams and job.sink.address is not None:
         places.setdefault(parse_address(job.sink.address), "sink.address")
     for address, key in places.items():
-        try:
-            Broker(address, source.namespace, min(source.request_timeout_ms, ANSWER_MS), wait_ms).streams()
-        except BrokerError as failure:
-            if isinstance(failure, (UnavailableError, InternalError)):
-                raise _never_reached(failure, job.name, address, key) from None
-
-
-def _never_reached(failure: BrokerError, job: str, address: str, key: str) -> BrokerError:
-    place = f"broker at {shown_address(address)}"
-    reason = str(failure)
-    if place not in reason:
-        reason = f"{place}: {reason}; check the address, and that a broker runs there"
-    text = (
-        f"job {job} has not started, because the broker of {key} was not reached: {reason}. To wait for a broker that "
-        f"starts later, set source.{RETRY_DEADLINE_MS.name}"
-    )
-    return error(failure.code, text, {**failure.details, "key": key})
+        broker = Broker(address, source.namespace, min(source.request_timeout_ms, ANSWER_MS), wait_ms)
+        if (failure := never_reached(broker, address)) is not None:
+            text = (
+                f"job {job.name} has not started, because the broker of {key} was not reached: {failure}. To wait for "
+                f"a broker that starts later, set source.{RETRY_DEADLINE_MS.name}"
+            )
+            raise error(failure.code, text, {**failure.details, "key": key}) from None

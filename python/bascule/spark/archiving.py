@@ -11,6 +11,7 @@ from bascule.lake.writing import start
 from bascule.spark.columns import listed
 from bascule.spark.connection_options import NAMESPACE
 from bascule.spark.options import ON_DATA_LOSS, SUBJECT, parse_options
+from bascule.spark.reaching import check_reached
 from bascule.spark.source_arguments import OF_SOURCE, option_text, source_options
 from bascule.spark.spelling import surface
 from bascule.spark.usage import usage
@@ -81,6 +82,7 @@ def archive(  # noqa: PLR0913 - all by name
         StateError: the checkpoint is a copy of another one, its folder cannot be written, or the table is there and is
             another one, as one of another format or one that `keep_table` keeps. Tables of streams that a pattern
             selects are compared by their first epoch.
+        UnavailableError: the broker is not reached within 3 s, or within `retryDeadlineMs` if that is given.
     """
     of_table = {key: option_text(value) for key, value in options.items() if _is_of_table(key)}
     of_source = {key: value for key, value in options.items() if not _is_of_table(key)}
@@ -106,6 +108,7 @@ def archive(  # noqa: PLR0913 - all by name
     }
     table = parse_archive_options(given)
     _check_several(stream, source, table)
+    check_reached("the archive", source)
     frame = spark.readStream.format("bascule").options(**source).load()
     if table.has_table_per_stream:
         check_tables(table, frame.schema, _streams(source))

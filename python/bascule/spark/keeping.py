@@ -8,6 +8,7 @@ from bascule.lake.merge_options import MergeOptions
 from bascule.lake.merging import start_merge
 from bascule.lake.ranges import POSITION
 from bascule.spark.columns import listed
+from bascule.spark.reaching import check_reached
 from bascule.spark.source_arguments import OF_SOURCE, source_options
 from bascule.spark.spelling import surface
 from bascule.spark.usage import usage
@@ -87,6 +88,7 @@ def keep_table(  # noqa: PLR0913 - all by name
         UsageError: an option or an argument is wrong, or the checkpoint is in the table's folder.
         StateError: the checkpoint is a copy of another one, its folder cannot be written, or the table is there and is
             another one, as one that `archive` writes.
+        UnavailableError: the broker is not reached within 3 s, or within `retryDeadlineMs` if that is given.
     """
     _choice("key", key, ("key", "subject"))
     _choice("on_tombstone", on_tombstone, ("delete", "null", "skip", "fail"))
@@ -106,6 +108,7 @@ def keep_table(  # noqa: PLR0913 - all by name
         call="keep_table",
         what="a kept table",
     )
+    check_reached("the kept table", source)
     frame = _kept(spark.readStream.format("bascule").options(**source).load(), key, on_tombstone, on_missing_key)
     return start_merge(frame, merged, checkpoint=checkpoint, name=name, available_now=available_now, every=every)
 

@@ -6,6 +6,7 @@ import pytest
 from bascule.errors import AccessError, BrokerError, InternalError, UnavailableError
 from bascule.pipeline import reaching
 from bascule.pipeline.files import parse_job
+from bascule.spark.reaching import ANSWER_MS, START_MS
 
 STREAM = {"format": "bascule", "stream": "copies"}
 TABLE = {"format": "delta", "path": "lake"}
@@ -41,7 +42,7 @@ def check(monkeypatch: pytest.MonkeyPatch, brokers: Brokers, *targets: Any, **ke
 
 
 def test_each_broker_is_asked_for_some_seconds_or_as_long_as_the_job_says(monkeypatch: pytest.MonkeyPatch) -> None:
-    short = ("grpc://a:1", reaching.ANSWER_MS, reaching.START_MS)
+    short = ("grpc://a:1", ANSWER_MS, START_MS)
     assert check(monkeypatch, Brokers()) == [short]
     assert check(monkeypatch, Brokers(), STREAM) == [short]
     assert check(monkeypatch, Brokers(), TABLE, STREAM, sink={"address": "b:1"}) == [short, ("grpc://b:1", *short[1:])]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from bascule.lake.options import ArchiveOptions
 from bascule.lake.storage import Storage, open_storage
 from bascule.spark.option_model import OptionSet
+from bascule.spark.reaching import check_reached
 from bascule.spark.replaying.archives import ArchiveReader, chosen, contents, opened
 from bascule.spark.replaying.checkpoint import Checkpoint, Plan
 from bascule.spark.replaying.lanes import Lane, lanes_of
@@ -77,6 +78,7 @@ def replay(  # noqa: PLR0913 - all by name
     kept = checkpoint_at(checkpoint, table)
     asked = {"archive": archive, "format": format, "stream": stream, **asked_of(parsed)}
     plan = kept.plan(asked)
+    check_reached(f"replay {id}", parsed.sink)
     pinned = opened(table, stream or "")
     fit = fit_of(sorted(pinned.columns), parsed.leave_out)
     refuse(fit.refused)
@@ -113,6 +115,7 @@ def replay_preview(
     """
     parsed = parsed_for(REPLAY, options, "preview", to)
     table = archive_options(archive, format, parsed)
+    check_reached("the preview", parsed.sink)
     pinned = opened(table, stream or "")
     name, found = chosen(contents(spark, table, stream or "", pinned.files), stream)
     return previewed(parsed, name, found, fit_of(sorted(pinned.columns), parsed.leave_out))

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Final
 
 from bascule.spark.option_model import OptionSet
 from bascule.spark.options import SOURCE
+from bascule.spark.reaching import check_reached
 from bascule.spark.replaying.api import asked_of, checkpoint_at, finish, new_plan, parsed_for, previewed, texts
 from bascule.spark.replaying.options import ARGUMENTS, COPY, HEADER_NAMES, LEAVE_OUT, TransferOptions
 from bascule.spark.replaying.preview import Outcome, Preview
@@ -64,6 +65,7 @@ def copy(  # noqa: PLR0913 - all by name
     kept = checkpoint_at(checkpoint)
     asked = {"stream": stream, **asked_of(parsed)}
     plan = kept.plan(asked)
+    check_reached(f"copy {id}", parsed.sink)
     fit = fit_of(COLUMNS, parsed.leave_out)
     source = source_options(stream, parsed)
     if plan is None:
@@ -85,6 +87,7 @@ def copy_preview(*, stream: str, to: str, **options: str | float | bool) -> Prev
         BrokerError: there is no such stream to read, or the broker is not reachable.
     """
     parsed = _parsed(options, stream, to, "preview")
+    check_reached("the preview", parsed.sink)
     return previewed(parsed, stream, contents(source_options(stream, parsed)), fit_of(COLUMNS, parsed.leave_out))
 
 
@@ -130,6 +133,7 @@ def copy_continuously(  # noqa: PLR0913 - all by name
             raise usage(f"option {name} cannot be given to copy_continuously: it is set here", option=name)
         if name.lower() not in {known.lower() for known in (*SOURCE.names, *SINK.names)}:
             raise SOURCE.unknown(name, SINK.names)
+    check_reached(f"copy {id}", given)
     source = {"startingOffsets": "earliest", **_of(SOURCE, given), "stream": stream, "columns": ",".join(COLUMNS)}
     frame = _rows(spark.readStream.format("bascule").options(**source).load(), lost, repartition=repartition)
     target = {**_of(SINK, given), "stream": to, "sinkId": f"copy-{id}", "checkpointLocation": checkpoint}

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from bascule._text import counted as quantity
 from bascule.errors import StateError
+from bascule.spark.reaching import check_reached
 from bascule.spark.replaying.api import asked_of, new_plan, storage_at, texts
 from bascule.spark.replaying.checkpoint import Plan
 from bascule.spark.replaying.lanes import lanes_of
@@ -83,6 +84,7 @@ def redrive(  # noqa: PLR0913 - all by name
     kept = LetterCheckpoint(storage_at(checkpoint))
     asked = {"letters": letters, **_filter_of(shape), **asked_of(parsed), "to": to}
     plan, counted = kept.plan(asked), kept.counted()
+    check_reached(f"re-drive {id}", parsed.sink)
     reader = StreamReader(source_options(letters, parsed), COLUMNS)
     if plan is None or counted is None:
         plan, counted = _planned(spark, kept, asked, parsed, reader, shape, plan)
@@ -147,6 +149,7 @@ def redrive_preview(  # noqa: PLR0913 - all by name
     parsed, shape = _parsed(
         options, letters, "preview", to, Filter(_several(error_class), _several(job), _several(stream))
     )
+    check_reached("the preview", parsed.sink)
     source = source_options(letters, parsed)
     lanes = lanes_of([(each.source, each.first, each.end) for each in contents(source)], parsed.bounds)
     return summary_of(spark, StreamReader(source, COLUMNS), shape, lanes).preview
