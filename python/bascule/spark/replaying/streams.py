@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
+from bascule.errors import StateError
 from bascule.lake.ranges import Source
 from bascule.spark.columns import arrow_schema
 from bascule.spark.options import SourceOptions, parse_options
@@ -20,6 +21,10 @@ COLUMNS: Final = (
     *("reply", "id", "origin_time"),
 )
 """Columns of a stream that a copy may keep."""
+_REMOVED: Final = (
+    "its records were removed before they were read, so this run cannot end: begin another one, with another id and "
+    "checkpoint, for those that are there, and leave out by fromOffset or fromTime what is written already"
+)
 _OF_CONNECTION: Final = ("address", "namespace", "requestTimeoutMs", "retryDeadlineMs")
 
 
@@ -45,7 +50,14 @@ class StreamReader:
         """
         source = part.source
         wanted = Range(source.stream, source.partition, part.first, part.end, source.incarnation)
-        yield from read_ranges(self.source, (wanted,), arrow_schema(self.columns))
+        try:
+            yield from read_ranges(self.source, (wanted,), arrow_schema(self.columns))
+        except StateError as failure:
+            if failure.code != "offset_out_of_range":
+                raise
+            # What else a sentence recommends are options of a streaming read.
+            what = str(failure).partition(";")[0]
+            raise StateError(failure.code, f"{what}; {_REMOVED}", failure.details) from failure
 
 
 def source_options(stream: str, options: TransferOptions) -> SourceOptions:
