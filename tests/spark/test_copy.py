@@ -77,6 +77,14 @@ def test_a_continuous_copy_follows_its_stream(
     there, here = records(spark, broker, source), records(spark, broker, target)
     assert sorted(row["id"] for row in here) == sorted(row["id"] for row in there)
     assert {row["origin_time"] for row in here} == {row["timestamp"] for row in there}
+    reader = spark.read.format("bascule").options(address=broker.address, stream=source, columns="timestamp_ns")
+    received = {row["timestamp_ns"] for row in reader.load().collect()}
+    origins = {
+        record.origin_time_ns
+        for number in range(5)
+        for record in client.subscribe(target, partition=number, stop="latest").records()
+    }
+    assert origins == received, "to the nanosecond"
     check_order_of_keys(there, here)
     with pytest.raises(UsageError, match="option columns cannot be given"):
         bascule.spark.copy_continuously(

@@ -9,7 +9,7 @@ from bascule.spark.sink.checking import Checked, Numbers
 from bascule.spark.sink.options import IN_JOB, SinkOptions, parse_sink_options
 from bascule.spark.sink.refusals import Counts, RowCheck, total
 from bascule.spark.sink.rows import by_stream, check_columns
-from pyspark.sql.types import DataType, DoubleType, LongType, StringType, StructField, StructType
+from pyspark.sql.types import DataType, DoubleType, LongType, StringType, StructField, StructType, TimestampType
 
 STREAMS = {name: SinkStream(name, 2, most) for name, most in (("s", 10), ("t", 10), ("dead", 1000), ("tiny", 10))}
 
@@ -46,6 +46,14 @@ def said(letters: pa.RecordBatch, row: int = 0) -> dict[str, str]:
             "^column id is bigint: it must be binary; it is the id of a message, of 16 bytes; pack other ids into",
         ),
         ({"value": LongType()}, "^column value is bigint: it must be binary or string; cast it$"),
+        (
+            {"value": StringType(), "origin_time_ns": StringType()},
+            "^column origin_time_ns is string: it must be bigint; cast it$",
+        ),
+        (
+            {"value": StringType(), "origin_time_ns": LongType(), "Origin_Time": TimestampType()},
+            "^columns origin_time and origin_time_ns are the same time: select one$",
+        ),
     ],
 )
 def test_a_result_of_other_columns_is_refused_with_what_to_do_first(
@@ -54,6 +62,16 @@ def test_a_result_of_other_columns_is_refused_with_what_to_do_first(
     schema = StructType([StructField(name, kind) for name, kind in columns.items()])
     with pytest.raises(UsageError, match=sentence):
         check_columns(schema, options(stream="s"))
+
+
+def test_a_time_at_the_origin_may_have_nanoseconds() -> None:
+    times = pa.array([1_700_000_000_123_456_789, None], pa.int64())
+    rows = batch([b"a", b"b"], Origin_Time_NS=times, stream=["s", "t"])
+    parts = [part for _, part, _ in by_stream(rows, options())]
+    assert [part.column("origin_time").cast(pa.int64()).to_pylist() for part in parts] == [[times[0].as_py()], [None]]
+    assert parts[0].schema.field("origin_time").type == pa.timestamp("ns", "UTC")
+    (found,) = checked(RowCheck(options(stream="s"), 0, STREAMS.get), rows.drop_columns(["stream"]))
+    assert found.kept.column("origin_time").cast(pa.int64()).to_pylist() == times.to_pylist()
 
 
 def test_rows_are_numbered_within_their_task() -> None:

@@ -155,7 +155,7 @@ def _rows(frame: "DataFrame", leave_out: tuple[str, ...], *, repartition: bool) 
                 kept
             )
         columns.append(kept.alias("headers"))
-    columns.append(F.coalesce("origin_time", "timestamp").alias("origin_time"))
+    columns.append(F.coalesce(F.unix_micros("origin_time") * 1000, "timestamp_ns").alias("origin_time_ns"))
     return frame.select(*columns, *([] if repartition else [F.col("partition")]))
 
 

@@ -24,6 +24,7 @@ COLUMNS: Final[Mapping[str, tuple[str, ...]]] = {
     "id": ("binary",),
     "timestamp": _TIMES,
     "origin_time": _TIMES,
+    "origin_time_ns": ("bigint",),
     "stream": ("string",),
     "partition": _WHOLE,
 }
@@ -46,6 +47,8 @@ def check_columns(schema: "StructType", options: SinkOptions) -> None:
         if name in seen:
             raise usage(f"column {name} is there twice, in other cases: rename one", column=name)
         seen.add(name)
+    if {"origin_time", "origin_time_ns"} <= seen:
+        raise usage("columns origin_time and origin_time_ns are the same time: select one", column="origin_time_ns")
     if "value" not in seen:
         remedy = "pack other columns into it, as by to_json(struct(*)) AS value"
         raise usage(f"column value is missing: it holds the bytes or the text of each record; {remedy}", column="value")
@@ -66,7 +69,8 @@ def _check_type(name: str, given: str) -> None:
 
 
 def by_stream(batch: Any, options: SinkOptions, first: int = 0) -> Iterator[tuple[str | None, Any, Numbers]]:
-    """The rows of a batch by their stream, in order of appearance, as they came.
+    """The rows of a batch by their stream, in order of appearance, as they came; but `origin_time_ns` becomes
+    `origin_time`.
 
     Args:
         batch: Arrow record batch.
@@ -76,6 +80,7 @@ def by_stream(batch: Any, options: SinkOptions, first: int = 0) -> Iterator[tupl
     Yields:
         The stream (None or empty = the rows have none), its rows, and their numbers.
     """
+    batch = _with_origin(batch)
     if options.stream is not None:
         yield options.stream, batch, Numbers(first)  # rows whose column says something else are invalid
         return
@@ -91,6 +96,15 @@ def by_stream(batch: Any, options: SinkOptions, first: int = 0) -> Iterator[tupl
         chosen = pc.is_null(names) if name is None else pc.equal(names, name)
         numbers = pc.add(pc.indices_nonzero(pc.fill_null(chosen, False)), pa.scalar(first, pa.uint64()))
         yield name, rest.filter(chosen), Numbers(first, numbers)
+
+
+def _with_origin(batch: Any) -> Any:
+    """The batch with `origin_time` instead of `origin_time_ns`: a timestamp of Spark has microseconds alone."""
+    index = _find(batch, "origin_time_ns")
+    if index is None:
+        return batch
+    pa: Any = import_module("pyarrow")
+    return batch.set_column(index, "origin_time", batch.column(index).cast(pa.timestamp("ns", "UTC")))
 
 
 def with_partition(batch: Any, options: SinkOptions, partitions: int) -> Any:
