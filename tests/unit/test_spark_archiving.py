@@ -10,6 +10,7 @@ from bascule.errors import UsageError
 from bascule.lake import writing
 from bascule.lake.options import ArchiveOptions
 from bascule.spark import archiving, keeping
+from bascule.spark.intervals import check_every
 
 
 class _Reader:
@@ -61,6 +62,22 @@ def test_an_argument_that_is_given_as_an_option_is_named() -> None:
     spark: Any = SimpleNamespace(conf={"spark.sql.session.timeZone": "UTC"}, readStream=_Reader())
     with pytest.raises(UsageError, match="option partitionBy cannot be given to archive: the argument partition_by"):
         archiving.archive(spark, to="/t", checkpoint="/c", stream="s", partitionBy="date")
+
+
+@pytest.mark.parametrize("function", [archiving.archive, keeping.keep_table])
+@pytest.mark.parametrize("every", ["ten", "10", "10 sec", "10seconds", "", "seconds", "1 month"])
+def test_a_time_without_a_number_and_a_unit_is_refused(function: Callable[..., Any], every: str) -> None:
+    spark: Any = SimpleNamespace(conf={"spark.sql.session.timeZone": "UTC"}, readStream=_Reader())
+    expected = f"^argument every is '{every}': it must be a number with a unit, as 10 seconds or 1 minute"
+    with pytest.raises(UsageError, match=expected):
+        _call(function, spark, {"every": every})
+
+
+@pytest.mark.parametrize(
+    "every", ["10 seconds", "1 minute", " 1 HOUR  30 minutes", "interval 2 days", "1.5 seconds", None]
+)
+def test_a_time_that_spark_reads_is_taken(every: str | None) -> None:
+    check_every(every)
 
 
 def _call(function: Callable[..., Any], spark: Any, given: dict[str, Any]) -> None:

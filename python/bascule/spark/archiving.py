@@ -10,6 +10,7 @@ from bascule.lake.tables import check_tables
 from bascule.lake.writing import start
 from bascule.spark.columns import listed
 from bascule.spark.connection_options import NAMESPACE
+from bascule.spark.intervals import check_every
 from bascule.spark.options import ON_DATA_LOSS, SUBJECT, parse_options
 from bascule.spark.reaching import check_reached
 from bascule.spark.source_arguments import OF_SOURCE, option_text, source_options
@@ -34,6 +35,7 @@ _REFUSED: Final = {
 """Options that cannot be given, and what to use instead."""
 _ARGUMENTS: Final = {
     "path": "argument to",
+    "every": "argument every",
     "tableFormat": "argument format",
     "partitionBy": "argument partition_by",
     **OF_SOURCE,
@@ -84,6 +86,7 @@ def archive(  # noqa: PLR0913 - all by name
             selects are compared by their first epoch.
         UnavailableError: the broker is not reached within 3 s, or within `retryDeadlineMs` if that is given.
     """
+    check_every(every)
     of_table = {key: option_text(value) for key, value in options.items() if _is_of_table(key)}
     of_source = {key: value for key, value in options.items() if not _is_of_table(key)}
     source = source_options(

@@ -8,6 +8,7 @@ from bascule.lake.merge_options import MergeOptions
 from bascule.lake.merging import start_merge
 from bascule.lake.ranges import POSITION
 from bascule.spark.columns import listed
+from bascule.spark.intervals import check_every
 from bascule.spark.reaching import check_reached
 from bascule.spark.source_arguments import OF_SOURCE, source_options
 from bascule.spark.spelling import surface
@@ -33,6 +34,7 @@ _REFUSED: Final = {
 """Options that cannot be given, and what to use instead."""
 _ARGUMENTS: Final = {
     "path": "argument to",
+    "every": "argument every",
     "tableFormat": "argument format",
     "keys": "argument key",
     "history": "argument history",
@@ -93,6 +95,7 @@ def keep_table(  # noqa: PLR0913 - all by name
     _choice("key", key, ("key", "subject"))
     _choice("on_tombstone", on_tombstone, ("delete", "null", "skip", "fail"))
     _choice("on_missing_key", on_missing_key, ("fail", "skip"))
+    check_every(every)
     table = {given.lower(): str(value) for given, value in options.items() if _is_of_table(given)}
     deletes = "value IS NULL" if on_tombstone == "delete" else None
     merged = MergeOptions(
