@@ -116,12 +116,16 @@ class Queries:
             Its positions, and how many seconds the hold would have lasted.
 
         Raises:
-            RejectedError: `hold_not_found`, `query_active`.
+            RejectedError: `stream_not_found`, `hold_not_found`, `query_active`.
         """
         now_s = self._clock_s()
         stream = self._controller.state.streams.get(StreamKey(key.namespace, name))
+        if stream is None:
+            raise RejectedError(
+                Rejection(RejectionCode.STREAM_NOT_FOUND, f"stream {key.namespace}/{name} does not exist")
+            )
         held = self._table.hold(key, name, now_s)
-        if not isinstance(held, Rejection) and (stream is None or not hold_ms(stream.settings)):
+        if not isinstance(held, Rejection) and not hold_ms(stream.settings):
             text = f"stream {key.namespace}/{name} lets no query hold records any more"
             held = Rejection(RejectionCode.HOLD_NOT_FOUND, text)
         if isinstance(held, Rejection):

@@ -248,6 +248,7 @@ async def test_what_is_not_held_is_not_released(service: Service) -> None:
         ({"query": "totals", "stream": "orders"}, Status.NOT_FOUND, "query totals holds no records of stream orders"),
         ({"query": "held", "stream": "payments"}, Status.NOT_FOUND, "query held holds no records of stream payments"),
         ({"query": "held", "stream": "orders", "namespace": "other"}, Status.NOT_FOUND, "in namespace other"),
+        ({"query": "held", "stream": "order"}, Status.NOT_FOUND, "stream default/order does not exist"),
         ({"query": "", "stream": "orders"}, Status.INVALID_ARGUMENT, "query is empty"),
         ({"query": "held"}, Status.INVALID_ARGUMENT, "stream is empty"),
     ]
