@@ -29,7 +29,9 @@ def settings(shown: dict[str, list[dict[str, object]]], column: str) -> dict[str
     return {str(row["name"]): row[column] for row in shown["settings"]}
 
 
-def test_settings_are_given_shown_and_changed_while_it_runs(cli: Run, here: TestBroker, stream: str) -> None:
+def test_settings_are_given_shown_and_changed_while_it_runs(
+    cli: Run, here: TestBroker, stream: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     # 1. all settings
     cli(
         "stream", "create", stream, "--partitions", "2", "--retention-max-age", "7d", "--retention-max-bytes", "1GB",
@@ -48,6 +50,10 @@ def test_settings_are_given_shown_and_changed_while_it_runs(cli: Run, here: Test
         "retention_after_archive": None, "retention_after_archive_max_bytes": None,
         "retention_hold_max_bytes": None, "retention_hold_expiry_ms": None,
     }  # fmt: skip
+    assert main(["stream", "show", stream]) == 0
+    summary = capsys.readouterr().out
+    assert "compact_enabled=yes" in summary
+    assert "partition_by_subject=no" in summary
     # 2. a dry run changes nothing
     command = ("stream", "edit", stream, "--max-record-bytes", "1000", "--no-concurrency-control", "--reset", "min-isr")
     planned = cli(*command, "--dry-run")

@@ -21,7 +21,7 @@ import yaml
 
 from bascule._text import visible
 
-__all__ = ["BASE64_MARK", "OutputFormat", "csv_line", "plain", "render", "text_of"]
+__all__ = ["BASE64_MARK", "OutputFormat", "cell", "csv_line", "plain", "render", "text_of"]
 
 
 BASE64_MARK = '{"base64"'
@@ -122,7 +122,7 @@ def _print_table(rows: Sequence[Mapping[str, Any]], empty: str = "") -> None:
         sys.stderr.write(f"{empty}\n")
         return
     names = [name.replace("_", " ") for name in rows[0]]
-    lines = [names, *([_cell(value) for value in row.values()] for row in rows)]
+    lines = [names, *([cell(value) for value in row.values()] for row in rows)]
     widths = [max(map(cell_len, column)) for column in zip(*lines, strict=True)]
     if sys.stdout.isatty() and sum(widths) + GAP * (len(widths) - 1) > shutil.get_terminal_size().columns:
         for row in rows:
@@ -147,10 +147,11 @@ def _print_fields(document: Mapping[str, Any]) -> None:
             sys.stdout.flush()
             _print_table(cast("list[dict[str, Any]]", value))
         else:
-            sys.stdout.write(f"{name.replace('_', ' '):{width}}  {_cell(cast('object', value))}\n")
+            sys.stdout.write(f"{name.replace('_', ' '):{width}}  {cell(cast('object', value))}\n")
 
 
-def _cell(value: object) -> str:
+def cell(value: object) -> str:
+    """A value as tables show it, on one line."""
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, list):

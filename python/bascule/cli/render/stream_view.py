@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final, Self
 
+from bascule.cli.render.output import cell
 from bascule.client import BrokerDetails, PartitionDetails, StreamDetails
 
 __all__ = ["StreamView", "summary"]
@@ -174,7 +175,9 @@ def summary(view: StreamView) -> dict[str, Any]:
         "encrypted": view.encrypted,
         "ingest": view.ingest,
         "settings": ", ".join(
-            f"{row.name}={row.asked}" for row in view.settings if row.asked is not None and row.name != "durability"
+            f"{row.name}={cell(row.asked)}"
+            for row in view.settings
+            if row.asked is not None and row.name != "durability"
         ),
     }
     unusual: dict[str, Any] = {
