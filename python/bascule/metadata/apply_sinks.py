@@ -78,6 +78,7 @@ def _check_query(state: State, command: OpenSink) -> None:
             )
 
 
+_ANOTHER: Final = "another sinkId, or for a copy another id"
 _WITHOUT_ROOM: Final[Mapping[Lifetime, tuple[str, str]]] = {
     "kept": ("named sinks", "delete some that are not used"),
     "month": (
@@ -131,7 +132,7 @@ def _check_opener(sink: Sink, command: OpenSink) -> None:
         raise rejected(
             RejectionCode.SINK_FENCED,
             f"query {command.query_id} was replaced by {sink.query_id} as the writer of sink {sink.name}, for ever: "
-            "start it with a new checkpoint, or give it a sinkId of its own",
+            "start it with a new checkpoint, or give it a sinkId of its own, or for a copy an id",
         )
     if command.run_id in sink.retired_runs:
         raise rejected(
@@ -148,7 +149,7 @@ def _renewed(sink: Sink, index: int, command: OpenSink) -> Sink:
         _check_take_over(sink, command)
         queries = (*queries, sink.query_id)
         if len(queries) > MAX_RETIRED_QUERIES:
-            raise invalid(f"sink {sink.name} had {MAX_RETIRED_QUERIES} queries, the most it may: use another sinkId")
+            raise invalid(f"sink {sink.name} had {MAX_RETIRED_QUERIES} queries, the most it may: use {_ANOTHER}")
     return replace(
         sink,
         generation=index,
@@ -166,7 +167,7 @@ def _check_take_over(sink: Sink, command: OpenSink) -> None:
     raise rejected(
         RejectionCode.SINK_CONFLICT,
         f"sink {sink.name} is written by query {sink.query_id}, which published epoch {sink.last.epoch}: for query "
-        f"{command.query_id} to replace it for ever, set takeOver={sink.query_id}; else choose another sinkId",
+        f"{command.query_id} to replace it for ever, set takeOver={sink.query_id}; else choose {_ANOTHER}",
     )
 
 

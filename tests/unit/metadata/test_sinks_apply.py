@@ -97,6 +97,15 @@ def test_another_query_takes_a_sink_that_published_only_when_it_names_its_query(
     published(after, 0, 1)
 
 
+def test_the_refusal_of_another_query_says_what_to_choose_also_for_a_copy() -> None:
+    state = published(start(), 7)
+    _, result = apply(state, state.index + 1, replace(OPEN, query_id=OTHER, run_id=NEXT_RUN))
+    assert isinstance(result, Rejection)
+    assert result.message.endswith(
+        f"set takeOver={OPEN.query_id}; else choose another sinkId, or for a copy another id"
+    )
+
+
 def test_another_query_may_take_a_sink_that_never_published() -> None:
     state = do(start(), replace(OPEN, query_id=OTHER, run_id=NEXT_RUN))
     assert refused(state, replace(OPEN, run_id="r3")) == "sink_fenced"
