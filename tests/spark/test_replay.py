@@ -1,5 +1,7 @@
 """Replays of an archive into a stream, with real Spark and a real broker: every record is compared."""
 
+import json
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -169,8 +171,10 @@ def test_a_range_of_offsets_and_times_is_replayed_and_another_one_under_the_same
     assert comparable(records(spark, broker, target), as_source=False) == comparable(there, as_source=True)
     with pytest.raises(StateError, match="there first is 10, and now it is 11"):
         replayed(spark, broker, archive, target, tmp_path, **{**options, "fromOffset": 11})
-    with pytest.raises(StateError, match=r"use the folder of that run.* begin after the records that .* has"):
+    ends = Counter(str(row["partition"]) for row in there)
+    with pytest.raises(StateError, match=r"use the folder of that run.* begin after the records that .* has") as lost:
         replayed(spark, broker, archive, target, tmp_path, **options, checkpoint=str(tmp_path / "another"))
+    assert str(lost.value).endswith(f"by stream and partition: {json.dumps({target: dict(sorted(ends.items()))})}")
 
 
 def test_rows_go_by_key_to_another_number_of_partitions_and_keep_their_order(

@@ -5,6 +5,7 @@ before this one looks which epoch is the last. The end of an epoch is in the che
 the broker has is known exactly, and nothing of it is read again.
 """
 
+import json
 import secrets
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -14,6 +15,7 @@ from uuid import uuid4
 
 from bascule.errors import BrokerError, StateError, error
 from bascule.failpoints import failpoint
+from bascule.spark.connection import Broker, StatusRequest
 from bascule.spark.replaying.checkpoint import Checkpoint, Plan, Reached
 from bascule.spark.replaying.lanes import Lane, Part, Position, Share, share_of
 from bascule.spark.replaying.options import TransferOptions
@@ -205,9 +207,19 @@ class Transfer:
                 f"the broker has epochs of {self.options.id} that were written with another checkpoint: use the folder "
                 "of that run. If it was deleted, another id would write these records a second time: begin "
                 f"after the records that {', '.join(self.options.targets)} has, or, if it has no others, delete it and "
-                "create it again first"
+                f"create it again first. Present ends by stream and partition: {self._ends(options)}"
             )
             raise StateError("sink_conflict", text, dict(failure.details)) from failure
+
+    def _ends(self, options: SinkOptions) -> str:
+        """The ends of the partitions of the targets, as the option startingOffsets has them."""
+        place = (options.address, options.namespace, options.request_timeout_ms, options.retry_deadline_ms)
+        found = Broker(*place).status([StatusRequest(name) for name in self.options.targets])
+        ends = {
+            name: {str(number): part.high_watermark for number, part in sorted(status.partitions.items())}
+            for name, status in sorted(found.items())
+        }
+        return json.dumps(ends)
 
     def _reached(self, epoch: int) -> Reached:
         """Where the epochs before `epoch` end.
