@@ -25,7 +25,10 @@ class Expectations(Part):
         description="a record that fails one ends the job before its epoch is written",
     )
     expect_or_dlq: dict[Name, str] = Field(
-        default={}, alias="expect_or_dlq", description="a record that fails one goes to deadLetters, and is counted"
+        default={},
+        alias="expect_or_dlq",
+        description="a record that fails one goes to deadLetters with the error class `ExpectationFailed`, and is "
+        "counted",
     )
 
     @model_validator(mode="after")
