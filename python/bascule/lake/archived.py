@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 BATCH_ROWS: Final = 16_384
 """Rows of a record batch, at most."""
+NOT_READ: Final = "restore it, or set onDataLoss to skip its records"
+"""The remedy for readers."""
 
 
 @dataclass(frozen=True)
@@ -114,7 +116,11 @@ class Pinned:
 
 
 def read_archived(
-    store: "FileStore", files: Sequence[ArchivedFile], wanted: Wanted, columns: Sequence[str]
+    store: "FileStore",
+    files: Sequence[ArchivedFile],
+    wanted: Wanted,
+    columns: Sequence[str],
+    remedy: str = NOT_READ,
 ) -> Iterator[tuple[Any, int]]:
     """Record batches of a range in order of offset, each with the offset after its last row.
 
@@ -123,13 +129,15 @@ def read_archived(
         files: see `Pinned.files_of`.
         wanted: the range.
         columns: of the batches, in order; the table has them.
+        remedy: for a file that cannot be read, as the caller has it.
 
     Raises:
         CorruptionError: a file is missing or cannot be read, or an offset is there twice.
         StateError: a file has not one of the columns, because the table got it later.
     """
     pa: Any = import_module("pyarrow")
-    groups = sorted((each for file in files for each in row_groups(store, file, wanted)), key=lambda each: each.least)
+    found = (each for file in files for each in row_groups(store, file, wanted, remedy))
+    groups = sorted(found, key=lambda each: each.least)
     held: Any = None
     written = wanted.first - 1
     for number, group in enumerate(groups):
@@ -153,6 +161,7 @@ class RowGroup:
     metadata: Any
     number: int
     least: int
+    remedy: str
 
     def read(self, wanted: Wanted, columns: Sequence[str]) -> Any:
         """Its rows of the range, with the column `offset`.
@@ -173,7 +182,7 @@ class RowGroup:
             )
         names = [name for name in dict.fromkeys([*columns, *SOURCE_COLUMNS, "offset"]) if name in there]
         parquet: Any = import_module("pyarrow.parquet")
-        with corrupt_file_named(self.file), self.store.reading(self.file.name) as raw:
+        with corrupt_file_named(self.file, self.remedy), self.store.reading(self.file.name) as raw:
             file = parquet.ParquetFile(raw, metadata=self.metadata, page_checksum_verification=True)
             rows = file.read_row_group(self.number, columns=names)
         rows = without_views(rows)
@@ -189,21 +198,21 @@ class RowGroup:
         return rows
 
 
-def row_groups(store: "FileStore", file: ArchivedFile, wanted: Wanted) -> Iterator[RowGroup]:
+def row_groups(store: "FileStore", file: ArchivedFile, wanted: Wanted, remedy: str = NOT_READ) -> Iterator[RowGroup]:
     """The row groups of a file that may have rows of a range, in their order.
 
     Raises:
         CorruptionError: the file is missing or cannot be read.
     """
     parquet: Any = import_module("pyarrow.parquet")
-    with corrupt_file_named(file), store.reading(file.name) as raw:
+    with corrupt_file_named(file, remedy), store.reading(file.name) as raw:
         metadata = parquet.read_metadata(raw)
     names = {metadata.schema.column(number).path: number for number in range(len(metadata.schema))}
     for number in range(metadata.num_row_groups):
         bounds = _bounds(metadata.row_group(number), names)
         if ArchivedFile(file.name, file.constants, bounds).may_have(wanted):
             least = next((low for name, low, _ in bounds if name == "offset"), wanted.first)
-            yield RowGroup(store, file, metadata, number, max(least, wanted.first))
+            yield RowGroup(store, file, metadata, number, max(least, wanted.first), remedy)
 
 
 def _bounds(group: Any, names: Mapping[str, int]) -> tuple[tuple[str, Any, Any], ...]:
@@ -254,7 +263,7 @@ def _key(source: Source) -> dict[str, Any]:
 class corrupt_file_named:  # noqa: N801 - reads as a function
     """Adds the name of a file to errors about it."""
 
-    def __init__(self, file: ArchivedFile, remedy: str = "restore it, or set onDataLoss to skip its records") -> None:
+    def __init__(self, file: ArchivedFile, remedy: str = NOT_READ) -> None:
         self._file = file
         self._remedy = remedy
 

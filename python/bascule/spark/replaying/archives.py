@@ -19,6 +19,8 @@ from bascule.spark.usage import usage
 if TYPE_CHECKING:
     from bascule.lake.storage import FileStore
 
+_REMEDY: Final = "restore it, or replay from another copy of the archive"
+"""For a file that cannot be read."""
 WINDOW: Final = 1_000_000
 """Offsets whose files are opened together: footers and row groups of later ones are not read before."""
 
@@ -49,7 +51,7 @@ class ArchiveReader:
         for first in range(part.first, part.end, WINDOW):
             wanted = Wanted(part.source, first, min(first + WINDOW, part.end))
             files = [file for file in self.files if file.may_have(wanted)]
-            for batch, _ in read_archived(store, files, wanted, self.columns):
+            for batch, _ in read_archived(store, files, wanted, self.columns, _REMEDY):
                 yield batch
 
 
@@ -102,7 +104,7 @@ class _Contents:
         parquet: Any = import_module("pyarrow.parquet")
         store: FileStore = open_table(self.archive, self.stream).storage
         found: list[Found] = []
-        named = corrupt_file_named(file, "restore it, or replay from another copy of the archive")
+        named = corrupt_file_named(file, _REMEDY)
         with sentence_first(), named, store.reading(file.name) as raw:
             opened_file = parquet.ParquetFile(raw, page_checksum_verification=True)
             for number in range(opened_file.metadata.num_row_groups):
