@@ -56,7 +56,7 @@ __all__ = [
     "verify_log",
 ]
 
-Position = tuple[int, int, int, int, int, int, int, int, int, int]
+Position = tuple[int, int, int, int, int, int, int, int, int, int, bool]
 """(incarnation, log start, high watermark, log end, bytes, first received ns, last received ns, subscribers, messages
 from NATS that were not stored, what of sinks needs it open)."""
 

@@ -8,9 +8,9 @@ from typing import Any, Protocol, TypeAlias
 
 from bascule._seam import Event, Reply
 
-Position: TypeAlias = tuple[int, int, int, int, int, int, int, int, int, int]
+Position: TypeAlias = tuple[int, int, int, int, int, int, int, int, int, int, bool]
 """(incarnation, log start, high watermark, log end, bytes, first received ns, last received ns, subscribers, messages
-from NATS that were not stored, what of sinks needs it open); ends exclusive.
+from NATS that were not stored, what of sinks needs it open, whether clients may read it here); ends exclusive.
 """
 
 

@@ -237,7 +237,7 @@ class FakePlane:
 
     def status(self, incarnations: Sequence[int]) -> list[Position]:
         nothing = (0, 0, 0, 0, 0, 0, 0, 0)
-        return [(item, *self.positions.get(item, nothing), 0) for item in incarnations if item in self.opened]
+        return [(item, *self.positions.get(item, nothing), 0, True) for item in incarnations if item in self.opened]
 
     def damage(self, incarnations: Sequence[int]) -> list[dict[str, Any]]:
         found = [item for item in incarnations if item in self.opened]
