@@ -34,8 +34,9 @@ from bascule.errors import StateError
 from bascule.lake.archived import ArchivedFile, Pinned
 from bascule.lake.commit_record import TABLE
 from bascule.lake.credentials import storage_options
+from bascule.lake.delta_syncing import OF_A_DEAD_RUN, sync_versions
 from bascule.lake.epochs import Append, Epoch, Recorded, TableState
-from bascule.lake.files import ORDER, DataFile
+from bascule.lake.files import ORDER, OWN_FILE, DataFile
 from bascule.lake.matching import NOT_MERGED, KeyFilter, Match, check_pages
 from bascule.lake.mismatch import another_table, check_holds, difference
 from bascule.lake.options import ArchiveOptions, codec_of, partition_column
@@ -60,9 +61,8 @@ ANY_ERASED: Final = "bascule/erased"
 _WRITTEN: Final = "bascule/written"
 ICEBERG_METADATA: Final = ".metadata.json"
 """How names of files of an Iceberg table end that say what it is."""
-LOG: Final = "_delta_log"
 _DATA_FILE: Final = re.compile(
-    r"part-[0-9a-f]{32}-[\w.-]+-\d{5}\.parquet|part-\d{5}-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}-c\d{3}(\.\w+)?\.parquet"
+    rf"{OWN_FILE}|part-\d{{5}}-[0-9a-f]{{8}}(-[0-9a-f]{{4}}){{3}}-[0-9a-f]{{12}}-c\d{{3}}(\.\w+)?\.parquet"
 )
 """Names of the files that queries write, and that deltalake's compaction does."""
 _RECORDED: Final = tuple(field.name for field in fields(Recorded))
@@ -82,6 +82,7 @@ class DeltaTarget:
         self._delta: Any = import_deltalake()
         self._secrets = storage_options(options) if path.startswith("s3://") else None
         self._table: Any = None
+        self._synced: int | None = None
 
     def open(self) -> Any:
         """The table, at its newest version. The same object each time, which moves to that version.
@@ -191,9 +192,18 @@ class DeltaTarget:
         )
 
     def finish(self) -> None:
-        """Sync the newest entry of a local table's log, which deltalake does not; files are in their places."""
-        if isinstance(self.storage, LocalFolder):
-            self.storage.sync(f"{LOG}/{self.open().version():020d}.json")
+        """Make the versions of a local table since the last call durable, which deltalake does not.
+
+        Raises:
+            CorruptionError: a power cut has lost a file of one of them.
+        """
+        if not isinstance(self.storage, LocalFolder):
+            return
+        newest, synced = int(self.open().version()), self._synced
+        if synced is None or synced > newest:  # the table was made again
+            synced = max(newest - OF_A_DEAD_RUN, -1)
+        sync_versions(self.storage, synced + 1, newest)
+        self._synced = newest
 
     def columns(self) -> Any:
         """Arrow schema of the newest version."""
@@ -240,9 +250,12 @@ class DeltaTarget:
         """
         properties = self.writer_properties()
         size = self._options.file_bytes
+        self.finish()
         for file in self._small_files(size):
             check_pages(self.storage, file, NOT_MERGED)
-        return dict(self.open().optimize.compact(target_size=size, writer_properties=properties))
+        figures = dict(self.open().optimize.compact(target_size=size, writer_properties=properties))
+        self.finish()
+        return figures
 
     def _small_files(self, file_bytes: int) -> list[ArchivedFile]:
         """The files below a size, where a partition of the table has several: those that are merged."""
@@ -269,7 +282,7 @@ class DeltaTarget:
         return self._table, pinned
 
     def check_erasable(self) -> None:
-        """Refuse a table that refuses deletions, or that keeps what was deleted for readers of changes."""
+        """Refuse a table that refuses deletions, or that keeps what was deleted for readers of changes; finish it."""
         for name, what in REFUSES_ERASURE.items():
             if self.open().metadata().configuration.get(name, "false").lower() == "true":
                 raise StateError(
@@ -277,6 +290,7 @@ class DeltaTarget:
                     f"{self.uri} has {name} = true, {what}: set it to false, erase, and set it again",
                     {"table": self.uri},
                 )
+        self.finish()
 
     def erase(self, handle: Any, wanted: KeyFilter, matches: Sequence[Match]) -> Mapping[Source, Erased] | None:
         """Delete rows of one source by their offsets, in a commit of deltalake."""

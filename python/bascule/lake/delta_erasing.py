@@ -4,20 +4,17 @@ The log of a table keeps the predicate of a deletion as text. So rows are delete
 has the key. Queries append meanwhile: deltalake puts the deletion behind an append of other offsets.
 """
 
-import json
 from collections.abc import Mapping, Sequence
 from importlib import import_module
 from itertools import chain, islice
 from typing import Any, Final
-from urllib.parse import unquote
 
 from bascule.errors import CorruptionError
 from bascule.failpoints import failpoint
-from bascule.lake.delta import ANY_ERASED, ERASED, LOG, DeltaTarget, erased_by, import_deltalake, source_name
+from bascule.lake.delta import ANY_ERASED, ERASED, DeltaTarget, erased_by, import_deltalake, source_name
 from bascule.lake.matching import KeyFilter, Match
 from bascule.lake.ranges import Erased, Source
 from bascule.lake.records import INCARNATION
-from bascule.lake.storage import LocalFolder
 
 MOST_OFFSETS: Final = 4_096
 """Offsets in one predicate: deltalake 1.6 ends the process at about 30,000."""
@@ -54,14 +51,15 @@ def erase(
     except deltalake.exceptions.CommitFailedError:
         return None
     failpoint("erase.after_commit")
-    _sync(target, handle)
+    version = handle.version()
+    target.finish()
     if figures["num_deleted_rows"] != len(offsets):
         raise CorruptionError(
             "damaged",
-            f"{target.uri}: version {handle.version()} deletes {figures['num_deleted_rows']} rows of {source}, and "
+            f"{target.uri}: version {version} deletes {figures['num_deleted_rows']} rows of {source}, and "
             f"{len(offsets)} were to be erased: an offset is there twice, because another program has written to the "
             "table. Compare it with the version before",
-            {"table": target.uri, "version": handle.version()},
+            {"table": target.uri, "version": version},
         )
     return {source: erased}
 
@@ -74,15 +72,3 @@ def _predicate(wanted: KeyFilter, source: Source, offsets: Sequence[int], table:
         parts.append(f'"{INCARNATION}" = {source.incarnation}')
     parts.append(f'"offset" IN ({", ".join(map(str, offsets))})')
     return " AND ".join(parts)
-
-
-def _sync(target: DeltaTarget, table: Any) -> None:
-    """Make the files of the newest version of a local table durable, which deltalake does not."""
-    if not isinstance(target.storage, LocalFolder):
-        return
-    entry = f"{LOG}/{table.version():020d}.json"
-    for line in (target.storage.read(entry) or b"").splitlines():
-        added = json.loads(line).get("add")
-        if added is not None:
-            target.storage.sync(unquote(added["path"]))
-    target.storage.sync(entry)

@@ -4,6 +4,7 @@ Rows of a stream come in that order, so nothing is sorted as a rule. Rows in ano
 group, and a row group that would break the order of its file begins a new file. Nothing here loops over rows.
 """
 
+import re
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, suppress
@@ -20,6 +21,8 @@ MOST_OPEN: Final = 64
 """Files that one task keeps open for one table; of more, the one used longest ago is closed."""
 ORDER: Final = (*SOURCE_COLUMNS, "offset")
 """Columns by which rows are sorted, as far as a table has them."""
+OWN_FILE: Final = r"part-[0-9a-f]{32}-[\w.-]+-\d{5}\.parquet"
+"""Names of the files that queries write, as a regular expression."""
 _DICTIONARY: Final = ("stream", "incarnation", "partition", "subject", "reply")
 _DELTA_PACKED: Final = ("offset", "timestamp")
 
@@ -43,6 +46,11 @@ class DataFile:
     bytes: int
     rows: int
     statistics: dict[str, Any] = field(default_factory=dict[str, Any])
+
+
+def is_own_file(name: str) -> bool:
+    """Whether a file has the name of one that a `TableWriter` wrote, which is durable when it is closed."""
+    return re.fullmatch(OWN_FILE, name.rpartition("/")[2]) is not None
 
 
 class TableWriter:

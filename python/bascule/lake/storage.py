@@ -163,10 +163,12 @@ class LocalFolder:
             return False
         return True
 
-    def sync(self, name: str) -> None:
-        """Make a file that another library wrote durable."""
-        sync_path(self.folder / name)
-        self.settle([name])
+    def sync(self, names: list[str]) -> None:
+        """Make files that another library wrote durable."""
+        for name in names:
+            sync_path(self.folder / name)
+        if names:
+            self.settle(names)
 
     def settle(self, names: list[str]) -> None:
         """As `Storage.settle`: sync the folders from the files up to the table's, as far as they are there."""
