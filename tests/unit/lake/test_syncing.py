@@ -11,8 +11,9 @@ import bascule.lake
 import pytest
 from bascule.errors import CorruptionError
 from bascule.lake import delta
+from bascule.lake.iceberg import target
 
-from tests.unit.lake.query import Query, batch, options_of
+from tests.unit.lake.query import SCHEMA, Query, batch, options_of, pa
 from tests.unit.lake.test_merging import Merged
 
 LOG = "_delta_log"
@@ -127,3 +128,49 @@ def test_a_missing_file_of_an_older_version_that_was_compacted_stops_nothing(tmp
         if path.name not in kept:
             path.unlink()
     assert query.epoch(3, [batch(9, 12)])
+
+
+@pytest.fixture
+def iceberg(tmp_path: Path) -> Query:
+    return Query(options_of("iceberg", tmp_path))
+
+
+def check_metadata(synced: Synced, query: Query, changed: Callable[[], Any]) -> None:
+    """Call a function that commits, and check that what the catalog and the snapshot name then is synced."""
+    synced.paths.clear()
+    changed()
+    table = _opened(query)
+    snapshot = table.current_snapshot()
+    own = [each for each in snapshot.manifests(table.io) if each.added_snapshot_id == snapshot.snapshot_id]
+    for name in (*(each.manifest_path for each in own), snapshot.manifest_list, table.metadata_location):
+        path = Path(name.removeprefix("file://"))
+        assert path in synced.paths, path
+        assert path.parent in synced.paths[synced.paths.index(path) :], "its place as well"
+
+
+def test_the_metadata_of_an_iceberg_table_is_synced_by_each_commit(
+    iceberg: Query, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced = Synced(monkeypatch)
+    iceberg.table.prepare(SCHEMA)
+    created = Path(_opened(iceberg).metadata_location.removeprefix("file://"))
+    assert {created, created.parent, created.parent.parent.parent} <= set(synced.paths)
+    for number in range(3):
+        check_metadata(
+            synced, iceberg, lambda number=number: iceberg.epoch(number, [batch(3 * number, 3 * number + 3)])
+        )
+    check_metadata(synced, iceberg, lambda: bascule.lake.compact(iceberg.options))
+    check_metadata(synced, iceberg, lambda: bascule.lake.erase(iceberg.options, stream="s", key=b"key-1"))
+    check_metadata(synced, iceberg, lambda: bascule.lake.expire(iceberg.options, retention_hours=0))
+    check_metadata(synced, iceberg, lambda: iceberg.table.add_columns(pa.schema([("reply", pa.string())])))
+
+
+def test_an_epoch_that_a_dead_run_committed_to_an_iceberg_table_is_synced_by_the_next_run(
+    iceberg: Query, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    iceberg.epoch(0, [batch(0, 3)])
+    with monkeypatch.context() as dying:
+        dying.setattr(target, "sync_version", lambda _table: None)
+        iceberg.epoch(1, [batch(3, 6)])
+    iceberg.restart()
+    check_metadata(Synced(monkeypatch), iceberg, lambda: iceberg.epoch(1, [batch(3, 6)]))

@@ -92,6 +92,7 @@ def expire(target: IcebergTarget, retention_hours: float) -> list[int]:
         ]
         if old:
             table.maintenance.expire_snapshots().by_ids(old).commit()
+            sync_version(table)
         return old
 
     return _until_committed(target, attempt)

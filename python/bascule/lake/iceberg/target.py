@@ -132,8 +132,10 @@ class IcebergTarget:
 
     def add_columns(self, schema: Any) -> None:
         """Add columns, by the union of names that pyiceberg has."""
-        with self.open().update_schema() as update:
+        table = self.open()
+        with table.update_schema() as update:
             update.union_by_name(optional(schema))
+        sync_version(table)
 
     def plan(self, schema: Any, token: str) -> FilePlan:  # noqa: ARG002 - files are written where they stay
         """The plan of files with the field ids of the table, which is created if it is missing."""
@@ -165,7 +167,9 @@ class IcebergTarget:
         return True
 
     def finish(self) -> None:
-        """Nothing: `append` leaves nothing to do."""
+        """Sync the newest version of a local table: a run may have died between its commit and the sync."""
+        if isinstance(self.storage, LocalFolder):
+            sync_version(self.open())
 
     def covered(self, sources: Iterable[Source]) -> dict[Source, Covered]:
         """The offsets that the newest version covers."""
@@ -234,6 +238,10 @@ class IcebergTarget:
         except self._exceptions.NoSuchTableError:
             self._create(schema)
             table = self.open()
+            self._store = open_store(table)
+            if isinstance(self._store, LocalFolder):
+                self._store.anchor()
+            sync_version(table)
         self.check(table, schema)
         self._checked, self._store = _version(table), open_store(table)
         return table
@@ -396,9 +404,12 @@ def sync_version(table: Any) -> None:
     """Sync the metadata of the newest version of a local table, which pyiceberg does not."""
     if local_path(table.metadata_location) is None:
         return
-    snapshot = table.current_snapshot()
-    added = [each for each in snapshot.manifests(table.io) if each.added_snapshot_id == snapshot.snapshot_id]
-    for name in (table.metadata_location, snapshot.manifest_list, *(each.manifest_path for each in added)):
+    names: list[str] = []
+    if (snapshot := table.current_snapshot()) is not None:
+        manifests = snapshot.manifests(table.io)
+        names = [each.manifest_path for each in manifests if each.added_snapshot_id == snapshot.snapshot_id]
+        names.append(snapshot.manifest_list)
+    for name in (*names, table.metadata_location):  # what is named before what names it
         path = local_path(name)
         for each in () if path is None else (path, path.parent):
             sync_path(each)
