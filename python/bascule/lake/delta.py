@@ -481,5 +481,5 @@ def _add(transaction: Any, file: DataFile) -> Any:
         partition_values=dict(file.values),
         modification_time=int(time.time() * 1000),
         data_change=True,
-        stats=json.dumps(file.statistics),
+        stats=json.dumps(file.statistics, ensure_ascii=False),  # deltalake decodes pairs of surrogates wrongly
     )

@@ -111,7 +111,7 @@ def summary(epoch: Epoch) -> dict[str, str]:
         "bascule.query": epoch.writer.query_id,
         "bascule.target": epoch.writer.target,
         "bascule.epoch": str(epoch.number),
-        "bascule.ranges": json.dumps(epoch.shown_ranges()),
+        "bascule.ranges": json.dumps(epoch.shown_ranges(), ensure_ascii=False),
     }
 
 
