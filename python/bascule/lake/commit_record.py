@@ -34,6 +34,7 @@ TABLE: Final = f"{OWN_FOLDER}/table.json"
 """Columns and partitioning; made when the table is created."""
 LAST: Final = f"{OWN_FOLDER}/last.json"
 STAGED: Final = f"{OWN_FOLDER}/staged"
+COMMITS: Final = f"{OWN_FOLDER}/commits"
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,7 @@ class CommitRecord:
 
 def record_name(version: int) -> str:
     """The file of a record."""
-    return f"{OWN_FOLDER}/commits/{version:020d}.json"
+    return f"{COMMITS}/{version:020d}.json"
 
 
 def state_of(record: CommitRecord | None, epoch: Epoch) -> TableState:

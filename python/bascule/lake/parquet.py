@@ -16,6 +16,7 @@ from bascule.errors import CorruptionError
 from bascule.failpoints import failpoint
 from bascule.lake.archived import ArchivedFile, Pinned
 from bascule.lake.commit_record import (
+    COMMITS,
     FORMAT,
     LAST,
     STAGED,
@@ -87,19 +88,54 @@ class ParquetTarget:
         """Whether there is a table."""
         return self.storage.read(TABLE) is not None
 
-    def records(self, first: int = 0) -> Iterator[CommitRecord]:
-        """Commit records from version `first` on, in order."""
+    def records(self, first: int = 0, last: int | None = None) -> Iterator[CommitRecord]:
+        """Commit records from version `first` on, in order.
+
+        Args:
+            first: version of the first one.
+            last: there are records up to this version; None = as `last.json` says.
+
+        Raises:
+            CorruptionError: one is damaged, or one up to `last` is missing.
+        """
+        last = self._last() if last is None else last  # before the records: others may commit and finish meanwhile
         version = first
         while (content := self.storage.read(record_name(version))) is not None:
             yield decode(content, record_name(version))
             version += 1
+        if version <= last:
+            raise self._lost(version, f"{LAST} says that there are records up to {last}")
 
     def newest(self) -> CommitRecord | None:
-        """The newest commit record; None = nothing was committed."""
+        """The newest commit record; None = nothing was committed.
+
+        Raises:
+            CorruptionError: as for `records`.
+        """
         record = None
-        for found in self.records(max(self._last(), 0)):
+        for found in self.records(max(last := self._last(), 0), last):
             record = found
+        if record is None and any(name.endswith(".json") for name, _ in self.storage.entries(COMMITS)):
+            record = self._first()
         return record
+
+    def _first(self) -> CommitRecord:
+        """The newest record of a table whose first one another writer has made meanwhile, or has lost."""
+        record = None
+        for found in self.records():
+            record = found
+        if record is None:
+            raise self._lost(0, f"{COMMITS} has later ones")
+        return record
+
+    def _lost(self, version: int, because: str) -> CorruptionError:
+        name = record_name(version)
+        return CorruptionError(
+            "damaged",
+            f"{self.uri}: {name} is missing, and {because}: restore it from a backup; without one, no epoch can be "
+            "committed here: write to a new table",
+            {"table": self.uri, "file": name},
+        )
 
     def snapshot(self, epoch: Epoch) -> tuple[TableState, Any]:
         """What the newest record says about an epoch, and that record."""
@@ -116,7 +152,7 @@ class ParquetTarget:
         """Move the files of all records beyond the last finished one into their places."""
         last = self._last()
         finished = last
-        for record in self.records(last + 1):
+        for record in self.records(last + 1, last):
             for number, file in enumerate(record.files):
                 self._move(file, record.version)
                 if number == 0:
