@@ -23,10 +23,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final
 
-from bascule.errors import CorruptionError
 from bascule.lake.epochs import Append, Epoch, Recorded, TableState
 from bascule.lake.files import DataFile
 from bascule.lake.layout import OWN_FOLDER
+from bascule.lake.own_files import object_of, valid
 from bascule.lake.ranges import Covered, Erased, Source
 
 FORMAT: Final = 1
@@ -142,10 +142,10 @@ def decode(content: bytes, name: str) -> CommitRecord:
     Raises:
         CorruptionError: it is not one; `name` is its file.
     """
-    try:
-        document: dict[str, Any] = json.loads(content)
+    with valid(name, "restore it from a backup"):
+        document = object_of(content)
         if document["format"] != FORMAT:
-            raise ValueError(f"format {document['format']}; this version reads {FORMAT}")  # noqa: TRY301
+            raise ValueError(f"it has format {document['format']}, this version reads {FORMAT}")
         files = tuple(
             DataFile(each["name"], each["staged"], tuple(each["values"].items()), each["bytes"], each["rows"])
             for each in document["files"]
@@ -156,8 +156,6 @@ def decode(content: bytes, name: str) -> CommitRecord:
         numbers = document["version"], document["time_ms"]
         removed = tuple(document.get("removed", ()))
         return CommitRecord(*numbers, files, epochs, document["targets"], covered, removed, erased)
-    except (ValueError, KeyError, TypeError, AttributeError) as cause:
-        raise CorruptionError("damaged", f"{name} is not a valid commit record: {cause}", {"file": name}) from cause
 
 
 def _nested(numbers: Mapping[Source, list[int]]) -> dict[str, dict[str, dict[str, list[int]]]]:

@@ -34,6 +34,7 @@ from bascule.lake.files import DataFile
 from bascule.lake.matching import KeyFilter, Match
 from bascule.lake.mismatch import another_table, difference
 from bascule.lake.options import ArchiveOptions, partition_column
+from bascule.lake.own_files import object_of, valid
 from bascule.lake.plans import FilePlan, hive_plan
 from bascule.lake.ranges import Covered, Erased, Source
 from bascule.lake.storage import check_conditional_put, open_storage
@@ -51,28 +52,26 @@ class ParquetTarget:
 
     def prepare(self, schema: Any) -> None:
         """Create the table if it is missing, and compare its columns and partitioning."""
-        there = self.storage.read(TABLE)
+        there = self._table()
         if there is None:
             self._create(schema)
-            there = self.storage.read(TABLE)
-        self.check(json.loads(there or b"{}"), schema)
+            there = self._table()
+        self.check(there or {}, schema)
 
     def compare(self, schema: Any) -> None:
         """Compare the table, if it is there."""
-        there = self.storage.read(TABLE)
+        there = self._table()
         if there is None:
             self._check_place()
         elif schema is not None:
-            self.check(json.loads(there), schema)
+            self.check(there, schema)
 
-    def check(self, document: dict[str, Any], schema: Any) -> None:
+    def check(self, document: Mapping[str, Any], schema: Any) -> None:
         """Compare a table with the rows.
 
         Raises:
-            StateError: it has other columns, is partitioned otherwise, or was made by a newer version.
+            StateError: it has other columns, or is partitioned otherwise.
         """
-        if document.get("format") != FORMAT:
-            raise another_table(self.uri, f"{TABLE} has format {document.get('format')}, this version reads {FORMAT}")
         wanted = self._document(schema)
         columns, there = dict(wanted["columns"]), dict(document["columns"])
         if columns != there:
@@ -204,7 +203,7 @@ class ParquetTarget:
         """The newest record and the files of all, each in its place."""
         self.finish()
         records = list(self.records())
-        columns = [name for name, _ in json.loads(self.storage.read(TABLE) or b"{}")["columns"]]
+        columns = [name for name, _ in (self._table() or {"columns": ()})["columns"]]
         files = tuple(
             ArchivedFile(each.name, tuple((name, _value(name, text)) for name, text in each.values), ())
             for each in live_files(records)
@@ -250,7 +249,29 @@ class ParquetTarget:
 
     def _last(self) -> int:
         content = self.storage.read(LAST)
-        return -1 if content is None else int(json.loads(content)["version"])
+        if content is None:
+            return -1
+        with valid(LAST, "delete it: the next commit makes it again", self.uri):
+            return int(object_of(content)["version"])
+
+    def _table(self) -> Mapping[str, Any] | None:
+        """What `table.json` says; None = there is no table.
+
+        Raises:
+            CorruptionError: it is damaged.
+            StateError: it was made by a newer version.
+        """
+        content = self.storage.read(TABLE)
+        if content is None:
+            return None
+        with valid(TABLE, "restore it from a backup: it names the columns of the table", self.uri):
+            document = object_of(content)
+            found = document["format"]
+        if found != FORMAT:
+            raise another_table(self.uri, f"{TABLE} has format {found}, this version reads {FORMAT}")
+        with valid(TABLE, "restore it from a backup: it names the columns of the table", self.uri):
+            columns = [(str(name), str(kind)) for name, kind in document["columns"]]
+            return {"columns": columns, "partition_by": [str(each) for each in document["partition_by"]]}
 
     def _check_place(self) -> bool:
         """Refuse a folder with files of another table; returns whether the table is missing still."""

@@ -1,11 +1,13 @@
 """Documents of a table that are missing or damaged end what needs them, and the sentence says what to do."""
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import bascule.lake
 import pytest
 from bascule.errors import CorruptionError
-from bascule.lake.commit_record import LAST, record_name
+from bascule.lake.commit_record import LAST, TABLE, record_name
 
 from tests.unit.lake.query import Query, batch, expected, options_of
 
@@ -55,3 +57,41 @@ def test_last_json_may_be_deleted(query: Query, tmp_path: Path) -> None:
     (tmp_path / "table" / LAST).unlink()
     assert query.epoch(3, [batch(9, 12)])
     assert query.rows() == expected((0, 0, 12))
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"{}", b"[]", b'{"version": "x"}', b'{"format": 1}', b"\xff\xfe"])
+@pytest.mark.parametrize(
+    ("file", "remedy"),
+    [(LAST, "delete it"), (TABLE, "restore it from a backup"), (record_name(2), "restore it from a backup")],
+)
+def test_a_damaged_document_is_named(query: Query, tmp_path: Path, file: str, remedy: str, content: bytes) -> None:
+    path = tmp_path / "table" / file
+    whole = path.read_bytes()
+    path.write_bytes(content)
+    with pytest.raises(CorruptionError, match=rf"{file} is not valid: .*; {remedy}") as refusal:
+        query.epoch(3, [batch(9, 12)])
+    assert refusal.value.details["file"] == file
+    path.write_bytes(whole)
+    assert query.epoch(3, [batch(9, 12)])
+
+
+def test_a_damaged_table_json_ends_an_erasure_and_a_replay(query: Query, tmp_path: Path) -> None:
+    (tmp_path / "table" / TABLE).write_bytes(b'{"format": 1}')
+    readers: tuple[Callable[[], object], ...] = (
+        lambda: bascule.lake.erase(query.options, stream="s", key=b"key-1"),
+        query.table.opened,
+    )
+    for reads in readers:
+        with pytest.raises(CorruptionError, match=f"{TABLE} is not valid: it has no columns"):
+            reads()
+
+
+@pytest.mark.parametrize("content", ["", "[]", "{"])
+def test_a_damaged_property_of_an_iceberg_table_is_named(tmp_path: Path, content: str) -> None:
+    query = Query(options_of("iceberg", tmp_path))
+    query.epoch(0, [batch(0, 3)])
+    target: Any = query.table
+    with target.open().transaction() as transaction:
+        transaction.set_properties({"bascule.holds": content})
+    with pytest.raises(CorruptionError, match=r"the table property bascule\.holds is not valid"):
+        query.table.pinned([])

@@ -4,7 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from bascule.errors import StateError
+from bascule.errors import CorruptionError, StateError
 from bascule.lake.options import ArchiveOptions
 from bascule.lake.ranges import Source
 from bascule.lake.storage import open_storage
@@ -52,3 +52,16 @@ def test_the_end_of_an_epoch_is_never_changed(checkpoint: Checkpoint) -> None:
     with pytest.raises(StateError, match="another run of the replay"):
         checkpoint.end(1, ends[0])
     assert checkpoint.reached(1) == ends[1]
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"{}", b"[]", b'{"format": 1}', b'{"format": 1, "asked": 3}'])
+@pytest.mark.parametrize("file", ["plan.json", "epochs/000000000.json"])
+def test_a_damaged_file_is_named_with_what_to_do(
+    checkpoint: Checkpoint, tmp_path: Path, file: str, content: bytes
+) -> None:
+    checkpoint.keep(checkpoint.new(ASKED, LANES, 12))
+    checkpoint.end(0, Reached((Position(0, 3), Position(0, 4)), 5, 500))
+    (tmp_path / "replay" / file).write_bytes(content)
+    with pytest.raises(CorruptionError, match=f"replay: {file} is not valid: .*; restore it from a backup") as refusal:
+        checkpoint.plan(ASKED) if file == "plan.json" else checkpoint.reached(0)
+    assert refusal.value.details["file"] == file

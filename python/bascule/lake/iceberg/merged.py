@@ -15,8 +15,8 @@ from uuid import uuid4
 from bascule.lake.epochs import Append, Epoch
 from bascule.lake.files import DataFile, TableWriter
 from bascule.lake.iceberg.catalog import import_pyiceberg
-from bascule.lake.iceberg.state import changes, summary
-from bascule.lake.iceberg.target import HOLDS, IcebergTarget, entry, plan_of, sync_version, without_retries
+from bascule.lake.iceberg.state import HOLDS, changes, holds_of, summary
+from bascule.lake.iceberg.target import IcebergTarget, entry, plan_of, sync_version, without_retries
 from bascule.lake.later import is_later
 from bascule.lake.merge_options import DELETED, MergeOptions
 from bascule.lake.mismatch import check_keys
@@ -55,7 +55,7 @@ class MergedIceberg(IcebergTarget):
             StateError: the table has every record, or the latest rows by other keys.
         """
         super().check_rows(table)
-        check_keys(self.uri, json.loads(table.properties[HOLDS]).get("keys", ()), self._keys)
+        check_keys(self.uri, holds_of(table.properties).get("keys", ()), self._keys)
 
     def schema_of(self, rows: Any) -> Any:
         """Arrow schema of the table, for that of the rows of an epoch."""

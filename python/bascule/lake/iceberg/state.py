@@ -18,9 +18,12 @@ from typing import Any, Final
 
 from bascule.errors import CorruptionError
 from bascule.lake.epochs import Append, Epoch, Recorded, TableState
+from bascule.lake.own_files import object_of
 from bascule.lake.ranges import Covered, Erased, Source
 
 _OWN: Final = "bascule."
+HOLDS: Final = "bascule.holds"
+"""Property of a table whose rows are not the records of streams: what they are, as JSON with `holds` and `keys`."""
 _EPOCH: Final = f"{_OWN}epoch."
 _TARGET: Final = f"{_OWN}target."
 _COVERED: Final = f"{_OWN}covered."
@@ -103,6 +106,15 @@ def changes(decision: Append, epoch: Epoch) -> dict[str, str]:
     for source, each in decision.covered.items():
         found[_covered_name(source)] = json.dumps([each.first, each.end, each.writer])
     return found
+
+
+def holds_of(properties: Mapping[str, str]) -> Mapping[str, Any]:
+    """What a row of a table is, if it is not a record: `holds`, `keys`; empty = it is one.
+
+    Raises:
+        CorruptionError: the property is not as it was written.
+    """
+    return _read(properties, HOLDS, object_of) or {}
 
 
 def summary(epoch: Epoch) -> dict[str, str]:

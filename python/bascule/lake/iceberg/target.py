@@ -5,7 +5,6 @@ and sets the properties, and the catalog refuses it when the table has another s
 on.
 """
 
-import json
 import random
 import time
 from collections.abc import Iterable, Mapping, Sequence
@@ -28,7 +27,16 @@ from bascule.lake.iceberg.columns import (
     partition_record,
     split,
 )
-from bascule.lake.iceberg.state import changes, covered_of, erased_of, is_marked, sources_of, state_of, summary
+from bascule.lake.iceberg.state import (
+    changes,
+    covered_of,
+    erased_of,
+    holds_of,
+    is_marked,
+    sources_of,
+    state_of,
+    summary,
+)
 from bascule.lake.iceberg.store import data_root, local_path, open_store
 from bascule.lake.matching import KeyFilter, Match
 from bascule.lake.mismatch import another_table, check_holds
@@ -46,8 +54,6 @@ PROPERTIES: Final = {
 }
 """Properties of tables that are created here: each epoch writes a manifest and a metadata file."""
 NEWEST_FORMAT: Final = 2
-HOLDS: Final = "bascule.holds"
-"""Property of a table whose rows are not the records of streams: what they are, as JSON with `holds` and `keys`."""
 HASHED_PATHS: Final = "write.object-storage.enabled"
 _RETRIES: Final = "commit.retry.num-retries"
 _METRICS: Final = "write.metadata.metrics.default"
@@ -256,7 +262,7 @@ class IcebergTarget:
         Raises:
             StateError: it keeps the latest row of each key, and this one wants records, or the like.
         """
-        check_holds(self.uri, json.loads(table.properties.get(HOLDS, "{}")).get("holds", "records"), self.holds)
+        check_holds(self.uri, holds_of(table.properties).get("holds", "records"), self.holds)
 
     def check_no_deletes(self, table: Any) -> None:
         """Refuse a table whose data files cannot be rewritten.

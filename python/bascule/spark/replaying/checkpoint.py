@@ -16,12 +16,17 @@ from typing import Any, Final
 from uuid import uuid4
 
 from bascule.errors import StateError
+from bascule.lake.own_files import object_of, valid
 from bascule.lake.storage import Storage, check_conditional_put
 from bascule.spark.replaying.lanes import Lane, Position, from_document, to_document
 
 FORMAT: Final = 1
 PLAN: Final = "plan.json"
 EPOCHS: Final = "epochs"
+_REMEDY: Final = (
+    "restore it from a backup; without one, compare the target with the source, and replay what is missing with "
+    "another id and checkpoint"
+)
 
 
 @dataclass(frozen=True)
@@ -63,18 +68,23 @@ class Checkpoint:
 
         Raises:
             StateError: it is of another replay: the sentence names the first difference.
+            CorruptionError: it is damaged.
         """
         content = self._storage.read(PLAN)
         if content is None:
             return None
-        document = json.loads(content)
-        if document.get("format") != FORMAT:
-            raise self._another(f"{PLAN} has format {document.get('format')}, this version reads {FORMAT}")
+        with valid(PLAN, _REMEDY, self._storage.uri):
+            document = object_of(content)
+            found = document["format"]
+        if found != FORMAT:
+            raise self._another(f"{PLAN} has format {found}, this version reads {FORMAT}")
+        with valid(PLAN, _REMEDY, self._storage.uri):
+            there = dict(document["asked"])
+            plan = Plan(asked, str(document["query_id"]), from_document(document["lanes"]), int(document["rows"]))
         for name, wanted in asked.items():
-            found = document["asked"].get(name)
-            if found != wanted:
-                raise self._another(f"there {name} is {_shown(found)}, and now it is {_shown(wanted)}")
-        return Plan(asked, document["query_id"], from_document(document["lanes"]), int(document["rows"]))
+            if there.get(name) != wanted:
+                raise self._another(f"there {name} is {_shown(there.get(name))}, and now it is {_shown(wanted)}")
+        return plan
 
     def new(self, asked: Mapping[str, Any], lanes: Sequence[Lane], rows: int) -> Plan:
         """A plan to begin with; nothing is written.
@@ -108,13 +118,18 @@ class Checkpoint:
         return max((int(name[:-5]) for name in names if name[:-5].isdigit() and name.endswith(".json")), default=-1)
 
     def reached(self, epoch: int) -> Reached | None:
-        """Where an epoch ends; None = it is not known yet."""
+        """Where an epoch ends; None = it is not known yet.
+
+        Raises:
+            CorruptionError: its file is damaged.
+        """
         content = self._storage.read(_name(epoch))
         if content is None:
             return None
-        document = json.loads(content)
-        positions = tuple(Position(int(part), int(offset)) for part, offset in document["positions"])
-        return Reached(positions, int(document["rows"]), int(document["bytes"]))
+        with valid(_name(epoch), _REMEDY, self._storage.uri):
+            document = object_of(content)
+            positions = tuple(Position(int(part), int(offset)) for part, offset in document["positions"])
+            return Reached(positions, int(document["rows"]), int(document["bytes"]))
 
     def end(self, epoch: int, reached: Reached) -> None:
         """Keep where an epoch ends.
