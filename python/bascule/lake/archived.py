@@ -11,6 +11,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 from bascule.errors import CorruptionError, StateError
+from bascule.lake.footers import EXACT, bounds_of, has_checksum, read_metadata
 from bascule.lake.ranges import SOURCE_COLUMNS, Covered, Erased, Source
 from bascule.lake.views import without_views
 
@@ -32,12 +33,16 @@ class ArchivedFile:
         constants: values of columns that the file does not have, because they are partition values of the table.
         bounds: least and greatest value by column, both inclusive, for columns that have statistics.
         latest_us: no record was received after it, in us since 1970; None = not known.
+        bytes: size; None = not known.
+        rows: number of rows; None = not known.
     """
 
     name: str
     constants: tuple[tuple[str, Any], ...]
     bounds: tuple[tuple[str, Any, Any], ...]
     latest_us: int | None = None
+    bytes: int | None = None
+    rows: int | None = None
 
     def values_of(self, column: str) -> tuple[Any, ...]:
         """Known values of a column: the one of all rows, or the least and the greatest one; empty = none is known."""
@@ -204,24 +209,15 @@ def row_groups(store: "FileStore", file: ArchivedFile, wanted: Wanted, remedy: s
     Raises:
         CorruptionError: the file is missing or cannot be read.
     """
-    parquet: Any = import_module("pyarrow.parquet")
+    # Texts have no bounds in the commits of some formats, with which a footer without a checksum could be compared.
+    searched = (*SOURCE_COLUMNS, "offset") if has_checksum(file.name) else EXACT
     with corrupt_file_named(file, remedy), store.reading(file.name) as raw:
-        metadata = parquet.read_metadata(raw)
-    names = {metadata.schema.column(number).path: number for number in range(len(metadata.schema))}
-    for number in range(metadata.num_row_groups):
-        bounds = _bounds(metadata.row_group(number), names)
+        metadata = read_metadata(file, raw)
+        groups = [bounds_of(metadata.row_group(number), searched) for number in range(metadata.num_row_groups)]
+    for number, bounds in enumerate(groups):
         if ArchivedFile(file.name, file.constants, bounds).may_have(wanted):
             least = next((low for name, low, _ in bounds if name == "offset"), wanted.first)
             yield RowGroup(store, file, metadata, number, max(least, wanted.first), remedy)
-
-
-def _bounds(group: Any, names: Mapping[str, int]) -> tuple[tuple[str, Any, Any], ...]:
-    found: list[tuple[str, Any, Any]] = []
-    for name in (*SOURCE_COLUMNS, "offset"):
-        statistics = group.column(names[name]).statistics if name in names else None
-        if statistics is not None and statistics.has_min_max:
-            found.append((name, statistics.min, statistics.max))
-    return tuple(found)
 
 
 def _in_order(rows: Any) -> Any:
@@ -271,7 +267,7 @@ class corrupt_file_named:  # noqa: N801 - reads as a function
         return
 
     def __exit__(self, kind: object, cause: BaseException | None, trace: object) -> None:
-        if isinstance(cause, (OSError, ValueError)):  # of pyarrow: ArrowInvalid is a ValueError
+        if isinstance(cause, (OSError, ValueError, import_module("pyarrow").ArrowException)):
             what = "is missing" if isinstance(cause, FileNotFoundError) else f"cannot be read: {cause}"
             message = f"the archive's file {self._file.name} {what}; {self._remedy}"
             raise CorruptionError("damaged", message, {"file": self._file.name}) from cause

@@ -234,7 +234,7 @@ class DeltaTarget:
         pa: Any = import_module("pyarrow")
         columns = pa.schema(table.schema().to_arrow())
         actions = pa.table(table.get_add_actions(flatten=True)).to_pylist()
-        partitions = {field.name: field.type for field in columns if field.name in _partition_columns(table)}
+        partitions = [field.name for field in columns if field.name in _partition_columns(table)]
         files = tuple(_archived(each, partitions) for each in actions)
         wanted = list(sources)
         # A transaction that is not there is searched in the whole log.
@@ -265,7 +265,7 @@ class DeltaTarget:
         for each in pa.table(self.open().get_add_actions(flatten=True)).to_pylist():
             if each["size_bytes"] < file_bytes:
                 place = tuple(each.get(f"partition.{name}") for name in names)
-                by_partition.setdefault(place, []).append(ArchivedFile(unquote(each["path"]), (), ()))
+                by_partition.setdefault(place, []).append(_archived(each, names))
         return [file for files in by_partition.values() if len(files) > 1 for file in files]
 
     def writer_properties(self) -> Any:
@@ -397,7 +397,7 @@ def _partition_columns(table: Any) -> list[str]:
     return list(table.metadata().partition_columns)
 
 
-def _archived(action: Mapping[str, Any], partitions: Mapping[str, Any]) -> ArchivedFile:
+def _archived(action: Mapping[str, Any], partitions: Iterable[str]) -> ArchivedFile:
     """A file as a flattened action of the log names it."""
     bounds = [
         (name, action[f"min.{name}"], action[f"max.{name}"])
@@ -407,7 +407,8 @@ def _archived(action: Mapping[str, Any], partitions: Mapping[str, Any]) -> Archi
     constants = [(name, action.get(f"partition.{name}")) for name in partitions]
     latest = action.get("max.timestamp")
     latest_us = None if latest is None else _end_us(latest)
-    return ArchivedFile(unquote(action["path"]), tuple(constants), tuple(bounds), latest_us)
+    size, rows = action["size_bytes"], action.get("num_records")
+    return ArchivedFile(unquote(action["path"]), tuple(constants), tuple(bounds), latest_us, size, rows)
 
 
 def _end_us(latest: datetime) -> int:

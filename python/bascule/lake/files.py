@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any, Final
 
+from bascule.lake.footers import KEY, NO_SUM, ChecksummedFile
 from bascule.lake.options import ArchiveOptions, codec_of
 from bascule.lake.partitioning import Values
 from bascule.lake.plans import FilePlan
@@ -115,7 +116,7 @@ class TableWriter:
         """Names of a new file: after and before the commit."""
         self._count += 1
         folder, staging = self.plan.folder(values), self.plan.staging
-        name = f"{folder}{'/' if folder else ''}part-{self._prefix}-{self._count:05d}.parquet"
+        name = f"{folder}{'/' if folder else ''}part-{self._prefix}-crc-{self._count:05d}.parquet"
         return name, name if staging is None else f"{staging}/{name}"
 
 
@@ -180,7 +181,8 @@ class _OpenFile:
         self._name, self._staged = writer.next_name(values)
         self._stack = ExitStack()
         raw = self._stack.enter_context(self._plan.store.writing(self._staged))
-        self._sink = pa.PythonFile(raw, mode="w")
+        self._file = ChecksummedFile(raw)
+        self._sink = pa.PythonFile(self._file, mode="w")
         self._parquet = parquet.ParquetWriter(self._sink, self._plan.schema, **_properties(writer))
         self._rows = 0
         self.last: tuple[Any, ...] = ()
@@ -196,7 +198,10 @@ class _OpenFile:
         self.last = last
 
     def close(self) -> DataFile:
+        self._parquet.add_key_value_metadata({KEY: NO_SUM})
+        self._file.hold()
         self._parquet.close()
+        self._file.release()
         size = self.size
         metadata = self._parquet.writer.metadata
         self._stack.close()

@@ -6,6 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 from bascule.lake.archived import ArchivedFile, corrupt_file_named
+from bascule.lake.footers import read_metadata
 from bascule.lake.grouping import grouped
 from bascule.lake.ranges import NO_INCARNATION, Erased, Source
 from bascule.lake.records import INCARNATION
@@ -104,7 +105,7 @@ def find(store: "FileStore", file: ArchivedFile, wanted: KeyFilter) -> Match | N
         return None
     constants, offsets = dict(file.constants), dict[Source, list[int]]()
     with corrupt_file_named(file, _REMEDY), store.reading(file.name) as raw:
-        opened = parquet.ParquetFile(raw, page_checksum_verification=True)
+        opened = parquet.ParquetFile(raw, metadata=read_metadata(file, raw), page_checksum_verification=True)
         names = [name for name in (*NEEDED, INCARNATION, "subject") if name in opened.schema_arrow.names]
         for batch in map(without_views, opened.iter_batches(_BATCH_ROWS, columns=names)):
             _collect(batch.filter(wanted.rows(batch, constants)), constants, offsets)
@@ -120,12 +121,28 @@ def check_pages(store: "FileStore", file: ArchivedFile, remedy: str = _REMEDY) -
         remedy: for the error.
 
     Raises:
-        CorruptionError: the file is missing, or a page fails its checksum.
+        CorruptionError: the file is missing, its footer is damaged, or a page fails its checksum.
     """
     parquet: Any = import_module("pyarrow.parquet")
     with corrupt_file_named(file, remedy), store.reading(file.name) as raw:
-        for _ in parquet.ParquetFile(raw, page_checksum_verification=True).iter_batches(_BATCH_ROWS):
+        opened = parquet.ParquetFile(raw, metadata=read_metadata(file, raw), page_checksum_verification=True)
+        for _ in opened.iter_batches(_BATCH_ROWS):
             pass
+
+
+def check_footer(store: "FileStore", file: ArchivedFile, remedy: str = _REMEDY) -> None:
+    """Check the footer of a file before another library reads it.
+
+    Args:
+        store: of the table.
+        file: of the table.
+        remedy: for the error.
+
+    Raises:
+        CorruptionError: the file is missing, or its footer is damaged.
+    """
+    with corrupt_file_named(file, remedy), store.reading(file.name) as raw:
+        read_metadata(file, raw)
 
 
 def erased_of(matches: Sequence[Match]) -> dict[Source, Erased]:

@@ -205,7 +205,13 @@ class ParquetTarget:
         records = list(self.records())
         columns = [name for name, _ in (self._table() or {"columns": ()})["columns"]]
         files = tuple(
-            ArchivedFile(each.name, tuple((name, _value(name, text)) for name, text in each.values), ())
+            ArchivedFile(
+                each.name,
+                tuple((name, _value(name, text)) for name, text in each.values),
+                (),
+                bytes=each.bytes,
+                rows=each.rows,
+            )
             for each in live_files(records)
         )
         return records[-1] if records else None, Pinned(frozenset(columns), {}, files)

@@ -18,6 +18,7 @@ from bascule.lake.archived import ArchivedFile
 from bascule.lake.commit_record import STAGED, CommitRecord, encode, erasing, live_files, record_name
 from bascule.lake.conflicts import MOST_CONFLICTS
 from bascule.lake.files import DataFile, TableWriter
+from bascule.lake.footers import read_metadata
 from bascule.lake.matching import KeyFilter, Match, erased_of
 from bascule.lake.options import MOST_FILE_BYTES
 from bascule.lake.parquet import ParquetTarget
@@ -80,7 +81,7 @@ def _rewritten(
     parquet: Any = import_module("pyarrow.parquet")
     constants = dict(file.constants)
     with target.storage.reading(file.name) as raw:
-        opened = parquet.ParquetFile(raw)
+        opened = parquet.ParquetFile(raw, metadata=read_metadata(file, raw))
         plan = _plan(target, opened.schema_arrow, values, f"{STAGED}/{prefix}", file.name.rpartition("/")[0])
         writer = TableWriter(plan, replace(target.options, file_bytes=MOST_FILE_BYTES), prefix=prefix)
         try:

@@ -4,13 +4,16 @@ The ranges and their files are fixed when the scan is planned (`bascule.spark.ti
 any order and split them as it likes. Spark sees files alone, not the table, and needs no library of Delta or Iceberg.
 """
 
+import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
-from bascule.lake.archived import ArchivedFile
+from bascule.errors import CorruptionError
+from bascule.lake.archived import NOT_READ, ArchivedFile
+from bascule.lake.matching import check_footer
 from bascule.lake.ranges import SOURCE_COLUMNS
 from bascule.lake.storage import LocalFolder
 from bascule.lake.tables import open_table
@@ -22,6 +25,8 @@ from bascule.spark.usage import usage
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
+
+logger = logging.getLogger("bascule.spark")
 
 MOST_GROUPS: Final = 100
 """Combinations of partition values that are columns of the read, at most: each is a scan of its own in the plan."""
@@ -63,6 +68,7 @@ def read_native(spark: "SparkSession", options: SourceOptions, ranges: Sequence[
 
     Raises:
         UsageError: the archive is not on a disk, or is partitioned by too many values of a column that is read.
+        CorruptionError: a file is missing, or its footer is damaged, and `onDataLoss` is not `skip`.
     """
     found = _groups(options, ranges)
     if len(found) > MOST_GROUPS:
@@ -70,6 +76,10 @@ def read_native(spark: "SparkSession", options: SourceOptions, ranges: Sequence[
             f"native_archive plans a scan for each combination of partition values, and the archive has {len(found)} "
             f"of the columns that are read, at most {MOST_GROUPS}: leave native_archive out"
         )
+    if not found:  # all files are damaged, and skipped
+        columns = ", ".join(f"`{name}` {TYPES[name].removesuffix(' NOT NULL')}" for name in options.columns)
+        session: Any = spark  # its method is partially unknown to type checkers
+        return session.createDataFrame([], columns)
     frames = [_read(spark, options, each) for each in found]
     return reduce(lambda one, other: one.unionAll(other), frames)
 
@@ -78,16 +88,38 @@ def _groups(options: SourceOptions, ranges: Iterable[Range]) -> list[_Group]:
     needed = {*options.needed_columns, *_PLACE}
     groups: dict[tuple[tuple[str, Any], ...], _Group] = {}
     folders: dict[str, LocalFolder] = {}
+    intact: dict[str, bool] = {}
     for each in ranges:
         if each.stream not in folders:
             folders[each.stream] = _folder(options, each.stream)
         folder = folders[each.stream]
         for file in each.files or ():
+            path = _path(folder, file)
+            if path not in intact:
+                intact[path] = is_intact(folder, file, options)
+            if not intact[path]:
+                continue
             constants = tuple((name, value) for name, value in file.constants if name in needed)
             group = groups.setdefault(constants, _Group(dict(constants)))
-            group.paths.add(_path(folder, file))
+            group.paths.add(path)
             group.ranges.add(each)
     return [groups[key] for key in sorted(groups, key=repr)]
+
+
+def is_intact(folder: LocalFolder, file: ArchivedFile, options: SourceOptions) -> bool:
+    """Whether Spark may read a file: it knows no checksum of footers, and would skip rows by a damaged one.
+
+    Raises:
+        CorruptionError: it may not, and `onDataLoss` is not `skip`.
+    """
+    try:
+        check_footer(folder, file, NOT_READ)
+    except CorruptionError as damage:
+        if options.on_data_loss != "skip":
+            raise
+        logger.warning("%s; onDataLoss is skip: its records are left out", damage)
+        return False
+    return True
 
 
 def _folder(options: SourceOptions, stream: str) -> LocalFolder:

@@ -112,7 +112,8 @@ def archived(file: Any, table: Any) -> ArchivedFile:
         for number, kind in [(schema.find_field(name).field_id, schema.find_type(name))]
         if number in lower and number in upper
     ]
-    return ArchivedFile(file.file_path.removeprefix(f"{data_root(table)}/"), (), tuple(bounds), latest)
+    name, size, rows = file.file_path.removeprefix(f"{data_root(table)}/"), file.file_size_in_bytes, file.record_count
+    return ArchivedFile(name, (), tuple(bounds), latest, size, rows)
 
 
 def file_schema(schema: Any) -> Any:

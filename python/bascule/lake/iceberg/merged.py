@@ -15,13 +15,16 @@ from uuid import uuid4
 from bascule.lake.epochs import Append, Epoch
 from bascule.lake.files import DataFile, TableWriter
 from bascule.lake.iceberg.catalog import import_pyiceberg
+from bascule.lake.iceberg.columns import archived
 from bascule.lake.iceberg.state import HOLDS, changes, holds_of, summary
 from bascule.lake.iceberg.target import IcebergTarget, entry, plan_of, sync_version, without_retries
 from bascule.lake.later import is_later
+from bascule.lake.matching import check_footer, check_pages
 from bascule.lake.merge_options import DELETED, MergeOptions
 from bascule.lake.mismatch import check_keys
 from bascule.lake.ranges import POSITION
 
+_REMEDY: Final = "restore it: a merge would lose its rows, or give them new checksums"
 _ROW: Final = "__row"
 _AT: Final = "__at"
 
@@ -72,6 +75,7 @@ class MergedIceberg(IcebergTarget):
 
         Raises:
             StateError: the table has delete files of another program, or its columns were changed meanwhile.
+            CorruptionError: a file of the table is missing or damaged.
         """
         pc: Any = import_module("pyarrow.compute")
         self.check_unchanged(handle)
@@ -109,6 +113,7 @@ class MergedIceberg(IcebergTarget):
         replaced: list[_Replaced] = []
         late: list[Any] = []
         for task in table.scan().plan_files():
+            check_footer(self.storage, archived(task.file, table), _REMEDY)
             there = _read(table, task, columns, rows.schema)
             numbered = there.select(self._keys).append_column(_AT, pa.array(range(len(there)), pa.int64()))
             both = numbered.join(wanted, self._keys, join_type="inner")
@@ -124,6 +129,7 @@ class MergedIceberg(IcebergTarget):
     def _write_rest(self, table: Any, replaced: _Replaced, writer: TableWriter) -> None:
         """Write the rows of a file that stay."""
         pc: Any = import_module("pyarrow.compute")
+        check_pages(writer.plan.store, archived(replaced.task.file, table), _REMEDY)
         begin = 0
         gone = _marks([replaced.at], replaced.task.file.record_count)
         for batch in _batches(table, replaced.task, table.schema()):
