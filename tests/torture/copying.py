@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
+from bascule.lake import ArchiveOptions
 from pyarrow import flight
 
 SOURCE_PARTITIONS: Final = 2
@@ -54,7 +55,7 @@ class Copy:
         folder: for the checkpoints and the table.
         source: name of the stream that is read.
         target: name of the stream that is written to, and of the sink.
-        table_format: `delta` or `parquet`.
+        table_format: `delta`, `iceberg` or `parquet`.
     """
 
     address: str
@@ -65,8 +66,22 @@ class Copy:
 
     @property
     def table(self) -> str:
-        """The folder of the table."""
-        return f"{self.folder}/table"
+        """The folder of the table; of an Iceberg table, its name in the catalog."""
+        return self.place("table")
+
+    def place(self, name: str) -> str:
+        """Where a table is."""
+        return f"lake.{name}" if self.table_format == "iceberg" else f"{self.folder}/{name}"
+
+    @property
+    def catalog(self) -> dict[str, str]:
+        """Options of Spark's queries about the catalog of Iceberg tables."""
+        return {"credentials": f"{self.folder}/catalog.json"} if self.table_format == "iceberg" else {}
+
+    def options_of(self, name: str) -> ArchiveOptions:
+        """A table for functions of `bascule.lake`."""
+        table_format: Any = self.table_format
+        return ArchiveOptions(self.place(name), table_format, credentials=self.catalog.get("credentials"))
 
     def start_sink(self, spark: Any, *, available_now: bool) -> Any:
         """Start the query that writes to the target stream."""
@@ -80,8 +95,9 @@ class Copy:
     def start_archive(self, spark: Any, *, available_now: bool) -> Any:
         """Start the query that writes the table."""
         archive: Any = import_module("bascule.spark").archive
-        options = {**self._source(), "format": self.table_format, "available_now": available_now}
-        return archive(spark, to=self.table, checkpoint=f"{self.folder}/archive", **options)
+        options = {**self._source(), "format": self.table_format, **self.catalog}
+        place = {"to": self.table, "checkpoint": f"{self.folder}/archive"}
+        return archive(spark, **place, available_now=available_now, **options)
 
     def _source(self) -> dict[str, str]:
         return {
@@ -92,7 +108,12 @@ class Copy:
         }
 
     def save(self, path: Path) -> None:
-        """Write it to a file."""
+        """Write it to a file, and make its catalog, because processes that make one at once disturb each other."""
+        if self.catalog:
+            properties = {"type": "sql", "uri": f"sqlite:///{self.folder}/catalog.db"}
+            properties["warehouse"] = f"file://{self.folder}/warehouse-of-tables"
+            Path(self.catalog["credentials"]).write_text(json.dumps(properties))
+            import_module("bascule.lake.iceberg.catalog").open_catalog(self.options_of("table"))
         path.write_text(json.dumps(asdict(self)))
 
     @classmethod
@@ -181,18 +202,24 @@ def read_columns(address: str, stream: str, partition: int, columns: list[str]) 
 
 def table_rows(copy: Copy) -> list[tuple[int, int, Row]]:
     """(partition, offset, record) of every row of the table; none while there is no table."""
-    if copy.table_format == "delta":
-        if not Path(copy.table, "_delta_log").exists():
-            return []
-        table = import_module("deltalake").DeltaTable(copy.table).to_pyarrow_table()
-    else:
-        if not Path(copy.table).exists():
-            return []
-        table = import_module("pyarrow.dataset").dataset(copy.table, format="parquet", partitioning="hive").to_table()
-        if "offset" not in table.column_names:
-            return []
+    if (table := read_table(copy, "table")) is None or "offset" not in table.column_names:
+        return []
     places = zip(table["partition"].to_pylist(), table["offset"].to_pylist(), strict=True)
     return [(*place, item) for place, item in zip(places, _rows(table), strict=True)]
+
+
+def read_table(copy: Copy, name: str) -> pa.Table | None:
+    """All rows of a table, as another reader sees them; None = there is no table."""
+    place = copy.place(name)
+    if copy.table_format == "iceberg":
+        catalog = import_module("bascule.lake.iceberg.catalog").open_catalog(copy.options_of(name))
+        return catalog.load_table(place).scan().to_arrow() if catalog.table_exists(place) else None
+    if copy.table_format == "delta":
+        is_there = Path(place, "_delta_log").exists()
+        return import_module("deltalake").DeltaTable(place).to_pyarrow_table() if is_there else None
+    if not Path(place).exists():
+        return None
+    return import_module("pyarrow.dataset").dataset(place, format="parquet", partitioning="hive").to_table()
 
 
 def _rows(table: Any) -> list[Row]:

@@ -1,4 +1,4 @@
-"""A stream of changes from which two queries keep tables: of the latest record, and of all versions, of each key.
+"""A stream of changes from which queries keep tables: of the latest record, and in Delta of all versions, of each key.
 
 Each change says where it came from: its value is `<partition>/<number>`, every fifth one is a tombstone, and a key has
 changes in one partition. So what each table must have follows from the records and their times.
@@ -8,31 +8,45 @@ from __future__ import annotations
 
 from collections import Counter
 from importlib import import_module
-from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
-from bascule.lake import ArchiveOptions, Source, coverage
+from bascule.lake import Source, coverage
 
-from tests.torture.copying import ROWS_A_TRIGGER, SOURCE_PARTITIONS, Copy, Ledger, difference, put_batch, read_columns
+from tests.torture.copying import (
+    ROWS_A_TRIGGER,
+    SOURCE_PARTITIONS,
+    Copy,
+    Ledger,
+    difference,
+    put_batch,
+    read_columns,
+    read_table,
+)
 
 KEYS: Final = 23
 """Keys of a partition."""
-TABLES: Final = ("latest", "history")
 _TOMBSTONE: Final = 5
 
 
+def tables_of(copy: Copy) -> tuple[str, ...]:
+    """The tables that are kept: Iceberg has none of all versions."""
+    return ("latest",) if copy.table_format == "iceberg" else ("latest", "history")
+
+
 def start_merge(spark: Any, copy: Copy, table: str) -> Any:
-    """Start the query that keeps one of `TABLES`."""
+    """Start the query that keeps one of the tables."""
     return import_module("bascule.spark").keep_table(
         spark,
-        to=f"{copy.folder}/{table}",
+        to=copy.place(table),
+        format=copy.table_format,
         checkpoint=f"{copy.folder}/{table}-checkpoint",
         stream=copy.source,
         address=copy.address,
         history=table == "history",
         longPollMs=100,
         maxOffsetsPerTrigger=ROWS_A_TRIGGER,
+        **copy.catalog,
     )
 
 
@@ -60,32 +74,35 @@ class Changes(Ledger):
         self.counts += count
 
     def merged(self) -> int:
-        """Number of records that both tables cover now."""
-        place = Path(self.copy.folder, "history")
-        if not all(Path(self.copy.folder, table, "_delta_log").exists() for table in TABLES):
-            return 0
-        rows = _rows(place, ["stream", "incarnation", "partition"])
-        sources = list({Source(row["stream"], row["incarnation"], row["partition"]) for row in rows})
-        ends = [coverage(ArchiveOptions(f"{self.copy.folder}/{table}"), sources).values() for table in TABLES]
-        return min(sum(each.end for each in of_table) for of_table in ends)
+        """Number of records that all tables cover now."""
+        ends: list[int] = []
+        for name in tables_of(self.copy):
+            table = read_table(self.copy, name)
+            rows = [] if table is None else table.select(["stream", "incarnation", "partition"]).to_pylist()
+            sources = list({Source(row["stream"], row["incarnation"], row["partition"]) for row in rows})
+            covered = coverage(self.copy.options_of(name), sources).values() if sources else ()
+            ends.append(sum(each.end for each in covered))
+        return min(ends)
 
     def fault(self) -> str | None:
         """How the tables differ from what must be there."""
         wanted = [version for partition in range(SOURCE_PARTITIONS) for version in self._versions(partition)]
-        history = [
-            (*(row[name] for name in ("partition", "offset", "key", "value", "valid_from", "valid_to")),)
-            for row in _rows(Path(self.copy.folder, "history"))
-            if row["is_current"] is (row["valid_to"] is None)
-        ]
-        latest = [
-            (*(row[name] for name in ("partition", "offset", "key", "value", "timestamp")),)
-            for row in _rows(Path(self.copy.folder, "latest"))
-        ]
         current = [version[:5] for version in wanted if version[5] is None]
-        for table, must, found in (("history", wanted, history), ("latest", current, latest)):
-            if (what := difference(Counter(must), Counter(found))) is not None:
-                return f"{table}: {what}"
-        return None
+        columns = ("partition", "offset", "key", "value", "timestamp")
+        latest = [tuple(row[name] for name in columns) for row in self._rows("latest")]
+        if (what := difference(Counter(current), Counter(latest))) is not None:
+            return f"latest: {what}"
+        if "history" not in tables_of(self.copy):
+            return None
+        columns = ("partition", "offset", "key", "value", "valid_from", "valid_to")
+        rows = [row for row in self._rows("history") if row["is_current"] is (row["valid_to"] is None)]
+        history = [tuple(row[name] for name in columns) for row in rows]
+        what = difference(Counter(wanted), Counter(history))
+        return None if what is None else f"history: {what}"
+
+    def _rows(self, name: str) -> list[dict[str, Any]]:
+        table = read_table(self.copy, name)
+        return [] if table is None else table.to_pylist()
 
     def _versions(self, partition: int) -> list[tuple[Any, ...]]:
         """(partition, offset, key, value, from, to) of all versions, by the records that the broker has."""
@@ -105,7 +122,3 @@ class Changes(Ledger):
 
 def _value(partition: int, number: int, size: int) -> bytes | None:
     return None if number % _TOMBSTONE == 0 else (b"%d/%d" % (partition, number)).ljust(size, b".")
-
-
-def _rows(place: Path, columns: list[str] | None = None) -> list[dict[str, Any]]:
-    return import_module("deltalake").DeltaTable(str(place)).to_pyarrow_table(columns=columns).to_pylist()

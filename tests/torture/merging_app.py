@@ -1,6 +1,6 @@
-"""`python -m tests.torture.merging_app FOLDER`: keeps both tables of a stream of changes, in processes to be killed.
+"""`python -m tests.torture.merging_app FOLDER`: keeps the tables of a stream of changes, in processes to be killed.
 
-FOLDER has `copy.json`. A query that fails is started again. The application makes `running` once both queries run, and
+FOLDER has `copy.json`. A query that fails is started again. The application makes `running` once its queries run, and
 ends when there is a file `stop`: after the queries have nothing left to do.
 """
 
@@ -13,15 +13,15 @@ from pathlib import Path
 
 from tests.torture.copying import Copy
 from tests.torture.copying_app import keep_running, session
-from tests.torture.merging import TABLES, start_merge
+from tests.torture.merging import start_merge, tables_of
 
 
 def main() -> None:
-    """Run both queries until the end."""
+    """Run the queries until the end."""
     folder = Path(sys.argv[1])
     copy = Copy.load(folder / "copy.json")
     spark = session("merging", folder)
-    keep_running(folder, {table: partial(start_merge, spark, copy, table) for table in TABLES})
+    keep_running(folder, {table: partial(start_merge, spark, copy, table) for table in tables_of(copy)})
     spark.stop()
 
 

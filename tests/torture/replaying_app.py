@@ -58,6 +58,7 @@ def _replay(spark: Any, copy: Copy, request: Path) -> None:
             checkpoint=str(request.with_suffix(".checkpoint")),
             address=copy.address,
             leaveOut="reply,id",
+            **copy.catalog,
             **options,
         )
     except (BrokerError, StateError, ConnectionError) as failure:

@@ -3,8 +3,9 @@
 At each point of the archive, of the replay, of the merge and of the link, and at random times. A turn of an archive
 publishes records, waits until the table has them, and replays them into another stream; one kill comes in one of both
 halves. Then every row of the table and of the stream is compared with what was published, in the partitions and in the
-order of the source. A turn of a merge publishes changes, with one kill while two queries merge them into a table of the
-latest records and into one of all versions; then every row of both is compared.
+order of the source. A turn of a merge publishes changes, with one kill while queries merge them into a table of the
+latest records and, in Delta, into one of all versions; then every row of each is compared. Archives are Delta, Iceberg
+and Parquet tables, merges Delta and Iceberg tables; which format has the first kills depends on the seed.
 
 `KILLS_PER_POINT=1 RANDOM_KILLS=10 SEED=7 python -m tests.torture SP2` runs so many.
 """
@@ -13,7 +14,7 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -35,7 +36,8 @@ OF_ARCHIVE: Final[tuple[Name, ...]] = tuple(name for name in NAMES if name.start
 OF_REPLAY: Final[tuple[Name, ...]] = tuple(name for name in NAMES if name.startswith("replay."))
 OF_MERGE: Final[tuple[Name, ...]] = tuple(name for name in NAMES if name.startswith("merge."))
 OF_BROKER: Final = ("stage.confirmed", "link.started", "link.appended", "link.synced")
-FORMATS: Final = ("delta", "parquet")
+FORMATS: Final = ("delta", "iceberg", "parquet")
+MERGED_FORMATS: Final = ("delta", "iceberg")
 
 
 def schedule(per_point: int, at_random: int, chance: random.Random) -> list[Kill]:
@@ -134,12 +136,14 @@ def of_merges(kills: list[Kill]) -> tuple[list[Kill], list[Kill]]:
     return merges, others
 
 
-def scenes(kills: list[Kill]) -> Iterator[tuple[str, list[Kill]]]:
+def scenes(
+    kills: list[Kill], formats: Sequence[str] = FORMATS, first_format: int = 0
+) -> Iterator[tuple[str, list[Kill]]]:
     """A few kills each, with the format of their table: only Parquet moves files."""
-    by_format: dict[str, list[Kill]] = {name: [] for name in FORMATS}
-    for number, kill in enumerate(kills):
+    by_format: dict[str, list[Kill]] = {name: [] for name in formats}
+    for number, kill in enumerate(kills, first_format):
         moves = kill.point == "archive.between_moves"
-        by_format["parquet" if moves else FORMATS[number % len(FORMATS)]].append(kill)
+        by_format["parquet" if moves else formats[number % len(formats)]].append(kill)
     for name, part in by_format.items():
         for first in range(0, len(part), KILLS_A_SCENE):
             yield name, part[first : first + KILLS_A_SCENE]
@@ -150,9 +154,8 @@ def run(scale: Scale) -> Result:
     per_point, at_random, seed = asked(scale, KILLS)
     kills = schedule(per_point, at_random, random.Random(seed))
     merges, others = of_merges(kills)
-    count = kill_all(Replaying, scenes(others), seed)
+    count = kill_all(Replaying, scenes(others, FORMATS, seed), seed)
     if not count.failures:
-        parts = [merges[first : first + KILLS_A_SCENE] for first in range(0, len(merges), KILLS_A_SCENE)]
-        count.add(kill_all(Merging, [("delta", part) for part in parts], seed))
+        count.add(kill_all(Merging, scenes(merges, MERGED_FORMATS, seed), seed))
     title = "kill -9 of Spark's workers and driver and of the broker, archive, replay and merge"
     return result_of(ROW, title, count, kills, rows="archived and replayed, or merged")

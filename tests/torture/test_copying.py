@@ -76,6 +76,10 @@ def test_every_point_of_archive_replay_and_merge_is_in_the_schedule_of_sp2() -> 
     assert sorted([*merges, *(kill for _, part in parts for kill in part)], key=str) == sorted(kills, key=str)
     moves = {table_format for table_format, part in parts for kill in part if kill.point == "archive.between_moves"}
     assert moves == {"parquet"}
+    assert {table_format for table_format, _ in parts} == {"delta", "iceberg", "parquet"}
+    merged = list(rig_lake_kill.scenes(merges, rig_lake_kill.MERGED_FORMATS))
+    assert {table_format for table_format, _ in merged} == {"delta", "iceberg"}
+    assert sorted((kill for _, part in merged for kill in part), key=str) == sorted(merges, key=str)
 
 
 def test_the_failure_of_an_application_that_ends_at_its_start_has_its_output(tmp_path: Path) -> None:
