@@ -175,7 +175,7 @@ def values(found: Iterable[Any]) -> list[bytes]:
 
 
 def _bytes(request: Any) -> bytes:
-    serialized: bytes = request.SerializeToString()
+    serialized: bytes = request.SerializeToString(deterministic=True)
     return serialized
 
 
