@@ -16,7 +16,7 @@ from bascule.lake.matching import check_footer, check_pages
 from bascule.lake.options import TableFormat
 from bascule.lake.ranges import Source
 from bascule.spark.options import parse_options
-from bascule.spark.replaying.archives import ArchiveReader, opened
+from bascule.spark.replaying.archives import ArchiveReader, FileContents, opened
 from bascule.spark.replaying.lanes import Part
 
 from tests.unit.lake.query import Query, batch, data_files, options_of, pa
@@ -73,6 +73,7 @@ def test_each_reader_names_a_file_with_a_damaged_footer(tmp_path: Path, table_fo
         lambda: read_with(query, files),
         lambda: first_at_or_after(store, files, WANTED, 0),
         lambda: list(replay.read(Part(SOURCE, 0, 60))),
+        lambda: FileContents(query.options, "")(files[0]),
         lambda: bascule.lake.erase(query.options, stream="s", key=b"key-1"),
         lambda: check_pages(store, files[0]),
     )

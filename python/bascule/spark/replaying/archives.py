@@ -6,6 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 from bascule.lake.archived import ArchivedFile, Pinned, Wanted, corrupt_file_named, read_archived
+from bascule.lake.footers import read_metadata
 from bascule.lake.options import ArchiveOptions
 from bascule.lake.ranges import NO_INCARNATION, POSITION, SOURCE_COLUMNS, Source
 from bascule.lake.tables import open_table
@@ -81,7 +82,7 @@ def contents(spark: Any, archive: ArchiveOptions, stream: str, files: Sequence[A
         return []
     context = spark.sparkContext
     tasks = context.parallelize(list(files), min(len(files), 4 * context.defaultParallelism))
-    return merged([each for found in collected(tasks.map(_Contents(archive, stream))) for each in found])
+    return merged([each for found in collected(tasks.map(FileContents(archive, stream))) for each in found])
 
 
 def merged(found: Sequence[Found]) -> list[Found]:
@@ -94,19 +95,29 @@ def merged(found: Sequence[Found]) -> list[Found]:
 
 
 @dataclass(frozen=True)
-class _Contents:
-    """What one file has; a function of tasks."""
+class FileContents:
+    """What one file has; a function of tasks.
+
+    Attributes:
+        archive: the table.
+        stream: of which stream.
+    """
 
     archive: ArchiveOptions
     stream: str
 
     def __call__(self, file: ArchivedFile) -> list[Found]:
+        """One for each partition of the file.
+
+        Raises:
+            CorruptionError: the file is missing or cannot be read.
+        """
         parquet: Any = import_module("pyarrow.parquet")
         store: FileStore = open_table(self.archive, self.stream).storage
         found: list[Found] = []
         named = corrupt_file_named(file, _REMEDY)
         with sentence_first(), named, store.reading(file.name) as raw:
-            opened_file = parquet.ParquetFile(raw, page_checksum_verification=True)
+            opened_file = parquet.ParquetFile(raw, metadata=read_metadata(file, raw), page_checksum_verification=True)
             for number in range(opened_file.metadata.num_row_groups):
                 found += _group(opened_file, number, dict(file.constants))
         return merged(found)
