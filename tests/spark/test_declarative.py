@@ -1,12 +1,17 @@
 """A project of Spark Declarative Pipelines, from the template through two runs."""
 
 import subprocess
+from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 
 import pyarrow.dataset as ds
 import pytest
 from bascule import testing
 from bascule.spark.declarative import create_project, run_project
+
+from tests.integration.faults.process import children, is_running
+from tests.waiting import until
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
@@ -57,3 +62,31 @@ def test_a_failed_run_exits_with_the_error_of_the_flow(tmp_path: Path) -> None:
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
     assert done.returncode == 1
     assert "[stream_not_found] stream default/absent does not exist" in done.stdout + done.stderr
+
+
+def below(pid: int) -> list[int]:
+    """Process ids of the children of a process, and of theirs."""
+    return [each for child in children(pid) for each in (child, *below(child))]
+
+
+def names(pids: Iterable[int]) -> set[str]:
+    found: set[str] = set()
+    for pid in pids:
+        with suppress(OSError):  # it has ended
+            found |= {Path(f"/proc/{pid}/comm").read_text().strip()} if is_running(pid) else set()
+    return found
+
+
+def test_sigterm_ends_a_run_with_all_its_processes_while_its_jvm_starts(tmp_path: Path) -> None:
+    folder = tmp_path / "project"
+    create_project(folder, stream="orders", address="127.0.0.1:1", schema="id BIGINT")
+    command = [".venv/bin/bascule", "spark", "run", str(folder), "--master", "local[2]"]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        until(lambda: "java" in names(below(process.pid)), what="a JVM")
+        started = below(process.pid)
+    finally:
+        process.terminate()
+        code = process.wait(60)
+    assert code == 130
+    assert not names(started)

@@ -10,6 +10,7 @@ from typing import Annotated, Final
 import typer
 
 from bascule.cli.connection import Connection, connected
+from bascule.cli.interrupts import terminated_as_interrupted
 from bascule.cli.options import Output, pairs
 from bascule.cli.render.output import OutputFormat, render
 from bascule.errors import BrokerError
@@ -87,4 +88,5 @@ def run(
     from bascule.spark.declarative import Refresh, run_project  # noqa: PLC0415 (imports what others do not need)
 
     chosen = Refresh(only=refresh or (), full=full_refresh or (), all_full=full_refresh_all)
-    return run_project(folder, master=master, refresh=chosen, dry_run=dry_run, config=pairs("--conf", conf))
+    with terminated_as_interrupted():
+        return run_project(folder, master=master, refresh=chosen, dry_run=dry_run, config=pairs("--conf", conf))

@@ -2,10 +2,13 @@
 
 import os
 import shlex
+import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -31,6 +34,9 @@ CATALOG: Final = "spark.sql.catalogImplementation"
 
 CONNECT_PORT: Final = 15002
 """TCP, on all addresses: of the Spark Connect server that `spark-pipelines` starts. Fixed in Spark 4.3."""
+
+_END_SECONDS: Final = 10
+"""How long the processes of an interrupted run may take to end before they are killed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +92,7 @@ def run_project(
         UsageError: there is no project, or `refresh` is given to a dry run.
         StateError: `failed_precondition`: a package or Java is missing; names what to install. Or another run, or
             another program, holds the port of Spark Connect on this machine.
+        KeyboardInterrupt: by Ctrl-C; all processes of the run have ended.
     """
     folder = folder.absolute()
     specification = folder / SPECIFICATION
@@ -99,19 +106,36 @@ def run_project(
         _check_port()
     settings = _settings(folder, config or {})
     # Everything that the run starts in the project's folder, as a log of the catalog, stays there.
-    done = subprocess.run(
-        [
-            str(_program()),
-            "dry-run" if dry_run else "run",
-            *("--remote", master),  # what Spark Connect calls the master
-            *("--spec", str(specification)),
-            *arguments,
-        ],
-        cwd=folder,
-        env=_environment(master, settings),
-        check=False,
-    )
-    return done.returncode
+    command = [
+        str(_program()),
+        "dry-run" if dry_run else "run",
+        *("--remote", master),  # what Spark Connect calls the master
+        *("--spec", str(specification)),
+        *arguments,
+    ]
+    return _run_group(command, folder, _environment(master, settings))
+
+
+def _run_group(command: Sequence[str], folder: Path, environment: Mapping[str, str]) -> int:
+    """Run a command in a process group of its own, which ends with this call: its JVM, too, when it is interrupted."""
+    process = subprocess.Popen(command, cwd=folder, env=environment, stdin=subprocess.DEVNULL, process_group=0)
+    try:
+        return process.wait()
+    except BaseException:
+        _end_group(process)
+        raise
+
+
+def _end_group(process: subprocess.Popen[bytes]) -> None:
+    with suppress(ProcessLookupError):  # all of the group have ended
+        os.killpg(process.pid, signal.SIGTERM)
+        give_up = time.monotonic() + _END_SECONDS
+        while time.monotonic() < give_up:
+            process.poll()
+            os.killpg(process.pid, 0)
+            time.sleep(0.05)
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
 
 
 def _settings(folder: Path, config: Mapping[str, str]) -> dict[str, str]:
