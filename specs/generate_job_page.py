@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Final, cast
 
 from bascule.pipeline import job_schema
+from bascule.pipeline.model.spark_options import KIND, RANGE
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 PAGE: Final = ROOT / "docs/reference/job-file.md"
@@ -96,10 +97,9 @@ def _default(field: Mapping[str, Any]) -> str:
 
 
 def _type(field: Mapping[str, Any]) -> str:
-    kinds = list(dict.fromkeys(_kinds(field)))
-    if len(kinds) > 4 and not kinds[0].startswith("["):
-        return "text, number, list or mapping"
-    return " or ".join(kinds)
+    if kind := field.get(KIND):
+        return " or ".join(f"`{value}`" for value in field[RANGE].split(", ")) if kind == "one of" else kind
+    return " or ".join(dict.fromkeys(_kinds(field)))
 
 
 def _kinds(field: Mapping[str, Any]) -> Iterator[str]:

@@ -2,14 +2,19 @@
 
 import json
 from collections.abc import Mapping
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from pydantic import Field, create_model
 
 from bascule.pipeline.model.base import Part
 from bascule.spark.option_model import Option, OptionSet
 
-__all__ = ["option_texts", "with_options"]
+__all__ = ["KIND", "RANGE", "option_texts", "with_options"]
+
+KIND: Final = "x-kind"
+"""In the JSON Schema of a key: the type of the option, as the options page prints it."""
+RANGE: Final = "x-range"
+"""In the same place: its allowed values, as the options page prints them."""
 
 _Value = str | int | bool | list[Any] | dict[str, Any] | None
 P = TypeVar("P", bound=Part)
@@ -28,7 +33,12 @@ def with_options(base: type[P], name: str, options: OptionSet, *, unset: Mapping
     fields: dict[str, Any] = {
         option.name: (
             _Value,
-            Field(default=None, alias=option.name, description=_meaning(option, unset.get(option.name))),
+            Field(
+                default=None,
+                alias=option.name,
+                description=_meaning(option, unset.get(option.name)),
+                json_schema_extra={KIND: option.kind, RANGE: option.range},
+            ),
         )
         for option in options.options
         if option.name not in taken
