@@ -103,7 +103,7 @@ def kept(spark: Any, broker: Broker, client: bascule.Client, tmp_path: Path, req
 def test_random_changes_are_versions_in_order_and_the_current_ones_are_the_kept_table(kept: Kept) -> None:
     chosen = random.Random(11)
     wanted: dict[bytes, list[bytes]] = {}
-    for round_ in range(3):
+    for round_ in range(2):
         for number in range(40):
             key = b"k%d" % chosen.randrange(12)
             value = None if chosen.random() < 0.3 else b"%d.%d" % (round_, number)
