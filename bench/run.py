@@ -13,6 +13,7 @@ from pathlib import Path
 
 from arrow import fill, flight_read
 from encrypted import encryption
+from iggy import iggy
 from processes import Broker, NatsServer
 from publishers import publishers
 from sdk import sdk
@@ -219,6 +220,7 @@ PARTS = {
     "jetstream": jetstream,
     "publishers": publishers,
     "arrow": arrow,
+    "iggy": iggy,
     "spark_read": spark_read,
     "spark_write": spark_write,
     "spark_archive": spark_archive,

@@ -10,11 +10,15 @@
 //! | `jetstream-create` | a file-backed JetStream stream |
 //! | `jetstream-publish` | asynchronous JetStream publish, `in_flight` acks outstanding; also to a stream with `natsAcks` |
 //! | `jetstream-consume` | an ordered consumer from the start until `count` messages came |
+//! | `iggy-create` | a stream of Iggy with a topic `t` of one partition |
+//! | `iggy-send` | Iggy's SendMessages, `batch` messages at a time, each when the former is answered |
+//! | `iggy-poll` | Iggy's PollMessages, `batch` at a time, until `count` messages were decoded |
 //!
 //! Common arguments: `address`, `url`, `stream`, `subject`, `bytes` (value size), `seconds`, `count`, and of publishing
 //! `partitions` (so many of the stream in turn; 1).
 mod arguments;
 mod grpc;
+mod iggy;
 mod jetstream;
 mod nats;
 mod report;
@@ -53,6 +57,9 @@ async fn run(arguments: &Arc<Arguments>) -> Result<serde_json::Value, Failure> {
         "jetstream-create" => jetstream::create(arguments).await,
         "jetstream-publish" => jetstream::publish(arguments).await,
         "jetstream-consume" => jetstream::consume(arguments).await,
+        "iggy-create" => iggy::create(arguments).await,
+        "iggy-send" => iggy::send(arguments).await,
+        "iggy-poll" => iggy::poll(arguments).await,
         other => Err(Failure::new(format!("unknown command {other:?}"))),
     }
 }
