@@ -362,6 +362,9 @@ class Engine:
         `sealed_segments` (what a scrub reads) and `damaged`: list of `start`, `end`, `fault`, `path`, `position`.
         """
 
+    def segment_starts(self, incarnation: int) -> list[int]:
+        """First offset of each segment of a partition, ascending, the active one last; empty: it is not open here."""
+
     # -- seeing -----------------------------------------------------------------------------------------------------
     def statistics(self) -> bytes:
         """JSON of counters and gauges, names as in specs/metrics.toml."""

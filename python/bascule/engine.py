@@ -428,6 +428,10 @@ class Engine:
         """Of those that are open: `incarnation`, `scrubbed_ns`, `sealed_segments` and `damaged`."""
         return json.loads(self._native.damage(incarnations))
 
+    def segment_starts(self, incarnation: int) -> list[int]:
+        """First offset of each segment of a partition, ascending, the active one last; empty: it is not open here."""
+        return self._native.segment_starts(incarnation)
+
     # -- seeing
 
     def report(self, values: Mapping[str, int]) -> None:

@@ -19,7 +19,7 @@ HEADER_BYTES = 256
 PROTOCOL = 11 << 10
 REGISTER, READ, LOGOUT = 1, 2, 3
 CREATE_STREAM, CREATE_TOPIC, CREATE_GROUP, JOIN, LEAVE = 128, 132, 139, 148, 149
-CREATE_PARTITIONS, CREATE_TOKEN, SEND, STORE_OFFSET, DELETE_OFFSET = 136, 146, 160, 161, 162
+CREATE_PARTITIONS, DELETE_SEGMENTS, CREATE_TOKEN, SEND, STORE_OFFSET, DELETE_OFFSET = 136, 138, 146, 160, 161, 162
 PING, POLL, GET_OFFSET, GET_STREAM, SYNC_GROUP = 1, 100, 120, 200, 606
 FIRST, NEXT = 3, 5
 
@@ -91,7 +91,7 @@ class Long:
         status, answer = self.ask(operation, 0, body)
         if status:
             raise RefusedError(status)
-        if operation in {SEND, LOGOUT}:
+        if operation in {SEND, LOGOUT, DELETE_SEGMENTS}:
             return answer
         assert answer[:4] == bytes(4)
         return answer[4:]

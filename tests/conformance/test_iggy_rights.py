@@ -5,6 +5,7 @@ from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 import pytest
 from bascule.protocols.iggy.fields import Identifier, identifier, long_text, short_text
@@ -121,6 +122,10 @@ CASES: Mapping[str, Case] = {
 }
 """Every command but logins and logout. What is allowed either works, or breaks a rule of its own: both are not 41."""
 
+SINCE_V1B: Mapping[str, Case] = {"DELETE_SEGMENTS": case(503, PLACE + struct.pack("<II", 1, 0), MANAGE_TOPIC)}
+"""The same, of commands that v1 has not."""
+V1B: Final = "0.7.0"
+
 
 @pytest.fixture(scope="module")
 def serving(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestBroker]:
@@ -149,9 +154,9 @@ def create_user(root: Raw, name: str, permissions: Permissions | None = None) ->
 
 
 @contextmanager
-def logged_in(serving: TestBroker, name: str) -> Generator[Raw]:
+def logged_in(serving: TestBroker, name: str, version: str = "0.6.202") -> Generator[Raw]:
     with connected(serving.iggy_address) as raw:
-        raw.login(OWN, name)
+        raw.login(OWN, name, version=version)
         yield raw
 
 
@@ -189,6 +194,19 @@ def test_every_command_by_every_role(serving: TestBroker, root: Raw) -> None:
                 if is_allowed and command in REMOVES:
                     make_place(root)
                     set_rights(root, name, permissions)
+    assert wrong == []
+
+
+def test_every_command_of_v1b_by_every_role(serving: TestBroker, root: Raw) -> None:
+    make_place(root)
+    wrong = list[str]()
+    for number, (role, permissions) in enumerate(ROLES.items()):
+        create_user(root, f"user-v1b-{number}", permissions)
+        with logged_in(serving, f"user-v1b-{number}", V1B) as raw:
+            for command, it in SINCE_V1B.items():
+                status, body = raw.ask(it.code, it.payload())
+                expected = 0 if it.flags is None or role in it.flags.split(", ") else UNAUTHORIZED
+                wrong += [f"{command} by {role}: status {status}"] if (status, body) != (expected, b"") else []
     assert wrong == []
 
 

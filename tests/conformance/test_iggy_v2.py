@@ -1,5 +1,6 @@
 """Iggy's v2 by frames: sessions, what the published client was recorded to send, and what none would send."""
 
+import random
 import struct
 from collections.abc import Iterator
 from pathlib import Path
@@ -157,6 +158,24 @@ def test_an_offset_that_is_not_waited_for_counts_at_once(client: Long, name: str
     assert client.read(iggy.GET_OFFSET, consumer) == b""
     with refused(3021):
         client.change(iggy.DELETE_OFFSET, consumer + b"\1")
+
+
+def test_the_oldest_segments_are_deleted_but_never_the_active_one(client: Long, serving: TestBroker, name: str) -> None:
+    place, key, size = (name, "t"), b"segment_size", b"1 MiB"
+    client.change(iggy.CREATE_STREAM, short_text(name))
+    option = b"".join(b"\2" + struct.pack("<I", len(text)) + text for text in (key, size))
+    client.change(iggy.CREATE_TOPIC, place_of(name) + struct.pack("<I", 1) + short_text("t") + option)
+    with iggy_raw.connected(serving.iggy_address, PASSWORD) as raw:
+        for _ in range(10):
+            raw.send(place, iggy_raw.to_partition(1), [random.randbytes(500_000)])
+    firsts = [0]
+    for count in (1, 1000, 1):
+        assert client.change(iggy.DELETE_SEGMENTS, place_of(*place) + struct.pack("<II", 0, count)) == b""
+        firsts.append(client.poll(place, count=1)[0].offset)
+    assert firsts[0] < firsts[1] < firsts[2] == firsts[3] <= 9
+    assert [message.offset for message in client.poll(place)] == [*range(firsts[3], 10)]
+    with refused(3007):
+        client.change(iggy.DELETE_SEGMENTS, place_of(*place) + struct.pack("<II", 1, 1))
 
 
 def test_short_sessions_do_not_exhaust_a_partition(client: Long, serving: TestBroker, name: str) -> None:

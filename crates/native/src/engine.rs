@@ -471,6 +471,10 @@ impl Engine {
         Ok(PyBytes::new(py, damage.to_string().as_bytes()))
     }
 
+    fn segment_starts(&self, incarnation: u64) -> PyResult<Vec<u64>> {
+        Ok(self.broker()?.segment_starts(incarnation))
+    }
+
     fn statistics<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
         let statistics = self.detached(py, |broker| Ok(broker.statistics()))?;
         Ok(PyBytes::new(py, statistics.to_string().as_bytes()))

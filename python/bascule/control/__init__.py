@@ -6,8 +6,8 @@
 """
 
 from bascule._seam import Event
-from bascule.control.controller import Controller, PartitionStatus
-from bascule.control.dataplane import DataPlane
+from bascule.control.controller import Controller
+from bascule.control.dataplane import DataPlane, PartitionStatus
 from bascule.control.decide import StreamRequest, Target, Trim
 from bascule.control.groups import Groups, GroupTimeouts
 from bascule.control.metadata_log import MetadataLog

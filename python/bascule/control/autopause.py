@@ -9,7 +9,8 @@ import asyncio
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from bascule.control.controller import Controller, PartitionStatus
+from bascule.control.controller import Controller
+from bascule.control.dataplane import PartitionStatus
 from bascule.control.decide import Target
 from bascule.errors import BrokerError
 from bascule.logs import emit

@@ -7,11 +7,11 @@ import asyncio
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 from bascule.control import decide
 from bascule.control.cluster import ClusterRules
-from bascule.control.dataplane import DataPlane
+from bascule.control.dataplane import DataPlane, PartitionStatus
 from bascule.control.decide import StreamRequest, Target, Trim
 from bascule.control.metadata_log import Change, MetadataLog
 from bascule.control.reconciler import Reconciler
@@ -63,25 +63,6 @@ _VERBS: dict[type[Command], str] = {
 }
 _NO_PARTITION = Partition(number=0, incarnation=0, leader="", leader_epoch=0, epoch=0, replicas=(), isr=())
 """Stands for those of a stream that has none, of whose settings are asked."""
-
-
-class PartitionStatus(NamedTuple):
-    """Where an open partition stands; ends are exclusive, times ns since 1970, 0 = never received in this life;
-    `subscribers` are readers that wait for new records, `nats_dropped` messages from NATS that were not stored, `held`
-    what of sinks needs it open: staged pieces, calls that stage, epochs to be linked. `may_read`: this broker leads
-    it under its lease, or follows it in the ISR, so that clients may read it here.
-    """
-
-    log_start: int
-    high_watermark: int
-    log_end: int
-    size_bytes: int
-    first_received_ns: int
-    last_received_ns: int
-    subscribers: int
-    nats_dropped: int = 0
-    held: int = 0
-    may_read: bool = True
 
 
 class Controller:
@@ -184,7 +165,7 @@ class Controller:
                 be opened: the stream exists, and opening it is tried again.
         """
         if self.rules is not None:
-            self.rules.check(request, compacts=self._reconciler.defaults.compact)
+            self.rules.check(request)
         data_keys = (self._new_data_key(1),) if request.settings.encryption else ()
         await self._decide(
             lambda now_ns: decide.create_stream(self.state, request, now_ns, data_keys, self._reachable()), timeout_s
@@ -281,7 +262,7 @@ class Controller:
         stream = self.state.stream(namespace, name)
         command = decide.edit_stream(self.state, namespace, name, changes)
         if self.rules is not None and stream is not None and isinstance(command, EditStream):
-            self.rules.check_edit(stream, command.settings, compacts=self._reconciler.defaults.compact)
+            self.rules.check_edit(stream, command.settings)
         await self._decide_or_show(
             lambda _: decide.edit_stream(self.state, namespace, name, changes), dry_run=dry_run, timeout_s=timeout_s
         )
@@ -296,7 +277,7 @@ class Controller:
             StateError: `encryption_unavailable`.
         """
         if self.rules is not None:
-            self.rules.check(request, compacts=self._reconciler.defaults.compact)
+            self.rules.check(request)
         data_keys = (self._new_data_key(1),) if request.settings.encryption else ()
         command = decide.create_stream(self.state, request, self._clock_ns(), data_keys, self._reachable())
         if isinstance(command, Rejection):
@@ -383,6 +364,10 @@ class Controller:
     def damage(self, incarnations: Sequence[int]) -> dict[int, dict[str, Any]]:
         """By incarnation, of those that are open here: `scrubbed_ns` (0 = never), `sealed_segments` and `damaged`."""
         return {item["incarnation"]: item for item in self._plane.damage(incarnations)} if incarnations else {}
+
+    def segment_starts(self, incarnation: int) -> list[int]:
+        """First offset of each segment of a partition, ascending, the active one last; empty: it is not open here."""
+        return self._plane.segment_starts(incarnation)
 
     def nats_partitions(self, incarnations: Sequence[int]) -> dict[int, dict[str, Any]]:
         """By incarnation, how it listens on NATS: `subscription`, `text`, and `not_stored` by reason."""

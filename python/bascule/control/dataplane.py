@@ -4,7 +4,7 @@ Tests put a plane of their own in its place. What each method promises is writte
 """
 
 from collections.abc import Sequence
-from typing import Any, Protocol, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from bascule._seam import Event, Reply
 
@@ -12,6 +12,25 @@ Position: TypeAlias = tuple[int, int, int, int, int, int, int, int, int, int, bo
 """(incarnation, log start, high watermark, log end, bytes, first received ns, last received ns, subscribers, messages
 from NATS that were not stored, what of sinks needs it open, whether clients may read it here); ends exclusive.
 """
+
+
+class PartitionStatus(NamedTuple):
+    """Where an open partition stands; ends are exclusive, times ns since 1970, 0 = never received in this life;
+    `subscribers` are readers that wait for new records, `nats_dropped` messages from NATS that were not stored, `held`
+    what of sinks needs it open: staged pieces, calls that stage, epochs to be linked. `may_read`: this broker leads
+    it under its lease, or follows it in the ISR, so that clients may read it here.
+    """
+
+    log_start: int
+    high_watermark: int
+    log_end: int
+    size_bytes: int
+    first_received_ns: int
+    last_received_ns: int
+    subscribers: int
+    nats_dropped: int = 0
+    held: int = 0
+    may_read: bool = True
 
 
 class DataPlane(Protocol):
@@ -99,6 +118,10 @@ class DataPlane(Protocol):
 
     def damage(self, incarnations: Sequence[int]) -> list[dict[str, Any]]:
         """Of those that are open: `incarnation`, `scrubbed_ns`, `sealed_segments`, `damaged` ranges."""
+        ...
+
+    def segment_starts(self, incarnation: int) -> list[int]:
+        """First offset of each segment of a partition, ascending, the active one last; empty: it is not open here."""
         ...
 
     def checks(self) -> list[dict[str, str]]:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from bascule.control.controller import PartitionStatus
+from bascule.control.dataplane import PartitionStatus
 from bascule.metadata import (
     DEFAULT_NAMESPACE,
     ArchivedEnd,

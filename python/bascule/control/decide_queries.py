@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from bascule.control.controller import PartitionStatus
+from bascule.control.dataplane import PartitionStatus
 from bascule.control.query_table import Position
 from bascule.metadata import State, Stream
 from bascule.metadata.rejection import Rejection, RejectionCode

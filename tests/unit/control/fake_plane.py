@@ -51,6 +51,7 @@ class FakePlane:
         self.master: str | None = "a"
         self.refusing = ""
         self.positions: dict[int, tuple[int, int, int, int, int, int, int, int]] = {}
+        self.segments: dict[int, list[int]] = {}
         self.damaged: dict[int, list[dict[str, Any]]] = {}
         self.denied: dict[int, str] = {}
         self.gone: set[int] = set()
@@ -245,6 +246,9 @@ class FakePlane:
             {"incarnation": item, "scrubbed_ns": 5, "sealed_segments": 1, "damaged": self.damaged.get(item, [])}
             for item in found
         ]
+
+    def segment_starts(self, incarnation: int) -> list[int]:
+        return self.segments.get(incarnation, [0]) if incarnation in self.opened else []
 
     def checks(self) -> list[dict[str, str]]:
         return [{"name": "nats", "outcome": "warning", "reason": "ingest waits for NATS"}]

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 from bascule.control.autopause import AutoPause, AutoPauseDefaults, due, watched
-from bascule.control.controller import PartitionStatus
+from bascule.control.dataplane import PartitionStatus
 from bascule.control.decide import Target
 from bascule.metadata import CreateStream, Placement, RegisterBroker, State, StreamKey, StreamSettings, apply
 from bascule.metadata.model import incarnation_of, initial_state

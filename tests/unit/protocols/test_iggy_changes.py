@@ -57,6 +57,29 @@ async def test_partitions_are_added_behind_the_last_and_removed_from_there(rig: 
     assert {item for batch in rig.plane.named("delete") for item in batch} >= gone
 
 
+@pytest.mark.parametrize(("asked", "left"), [(0, 0), (1, 10), (2, 20), (3, 20), (2**32 - 1, 20)])
+async def test_the_oldest_segments_are_deleted_up_to_what_is_committed(rig: Rig, asked: int, left: int) -> None:
+    incarnation = (await create(rig, 2)).partitions[1].incarnation
+    rig.plane.segments[incarnation] = [0, 10, 20, 30]
+    rig.plane.positions[incarnation] = (0, 25, 40, 0, 0, 0, 0, 0)
+    assert await call(rig, "DELETE_SEGMENTS", path("orders", "t") + count(2) + count(asked)) == (0, b"")
+    assert [item.trimmed_to for item in found(rig).partitions] == [0, left]
+
+
+@pytest.mark.parametrize(
+    ("payload", "status"),
+    [
+        (path(1, 1) + count(0) + count(1), 3007),
+        (path(1, 1) + count(3) + count(1), 3007),
+        (path(1, 2) + count(1) + count(1), 2010),
+        (path(1, 1) + count(1), 3),
+    ],
+)
+async def test_segments_of_what_does_not_exist_are_refused(rig: Rig, payload: bytes, status: int) -> None:
+    await create(rig, 2)
+    assert await call(rig, "DELETE_SEGMENTS", payload) == (status, b"")
+
+
 async def test_a_topic_may_have_no_partitions_and_get_some(rig: Rig) -> None:
     assert not (await create(rig, 0)).partitions
     status, body = await call(rig, "GET_TOPIC", path(1, 1))

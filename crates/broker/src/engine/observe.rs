@@ -87,6 +87,13 @@ impl Engine {
         Ok(serde_json::json!(self.metrics.lags()))
     }
 
+    /// First offset of each segment of a partition, ascending; the last one is the active one's. Empty: it is not open here.
+    pub fn segment_starts(&self, incarnation: u64) -> Vec<u64> {
+        let state = self.state.lock();
+        let partition = state.partitions.get(&incarnation);
+        partition.map_or_else(Vec::new, |open| open.reader().segment_starts())
+    }
+
     /// The checks behind `/readyz`. Blocks for as long as the data directory's file system does not answer.
     pub fn checks(&self) -> Vec<Check> {
         self.metrics.checks.checks()

@@ -99,6 +99,12 @@ impl LogReader {
         self.shared.segments().len()
     }
 
+    /// First offset of each segment on disk, ascending; the last one is the active one's.
+    pub fn segment_starts(&self) -> Vec<u64> {
+        let segments = self.shared.segments();
+        segments.iter().map(|each| each.base_offset).collect()
+    }
+
     /// Returns whether the log was closed or deleted.
     pub fn is_closed(&self) -> bool {
         self.shared.is_closed()

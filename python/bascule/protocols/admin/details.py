@@ -10,7 +10,7 @@ from typing import Any
 from bascule._admin_pb import message
 from bascule._text import host_port
 from bascule.control import Controller
-from bascule.control.controller import PartitionStatus
+from bascule.control.dataplane import PartitionStatus
 from bascule.metadata import DEFAULT_NAMESPACE, Broker, Group, Partition, Stream
 from bascule.metadata.json_codec import to_plain
 from bascule.protocols.admin.requests import MethodHandler

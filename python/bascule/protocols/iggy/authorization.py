@@ -15,6 +15,7 @@ from bascule.protocols.iggy.commands import (
     Command,
     Create,
     CreateTopic,
+    DeleteSegments,
     Named,
     Partitions,
     UpdateStream,
@@ -65,6 +66,7 @@ NEEDS: Final[Mapping[str, UserAction | None]] = {
     "PURGE_TOPIC": UserAction.MANAGE_TOPIC,
     "CREATE_PARTITIONS": UserAction.MANAGE_TOPIC,
     "DELETE_PARTITIONS": UserAction.MANAGE_TOPIC,
+    "DELETE_SEGMENTS": UserAction.MANAGE_TOPIC,
     "GET_CONSUMER_GROUP": UserAction.READ_TOPIC,
     "GET_CONSUMER_GROUPS": UserAction.READ_TOPIC,
     "CREATE_CONSUMER_GROUP": UserAction.READ_TOPIC,
@@ -94,6 +96,7 @@ POLICY: Final[Mapping[str, str]] = {
     "PURGE_TOPIC": "PurgeStream",
     "CREATE_PARTITIONS": "EditStream",
     "DELETE_PARTITIONS": "EditStream",
+    "DELETE_SEGMENTS": "TrimPartition",
     "CREATE_CONSUMER_GROUP": "FetchPartitionMetadata",
     "DELETE_CONSUMER_GROUP": "FetchPartitionMetadata",
 }
@@ -163,7 +166,13 @@ def _is_about(user: User, state: State, name: str, command: Command) -> bool:
 def _place(command: Command) -> tuple[Identifier, ...]:
     """Stream and topic of a command, as far as it names them. Those about users name neither, and need no place."""
     match command:
-        case Named(path=path) | Create(path=path) | UpdateTopic(path=path) | Partitions(path=path):
+        case (
+            Named(path=path)
+            | Create(path=path)
+            | UpdateTopic(path=path)
+            | Partitions(path=path)
+            | DeleteSegments(path=path)
+        ):
             return path[:2]
         case UpdateStream(stream=stream) | CreateTopic(stream=stream):
             return (stream,)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
 from bascule.protocols.iggy.fields import Identifier, MalformedError, Reader
-from bascule.protocols.iggy.numbering import first_number, has_options
+from bascule.protocols.iggy.numbering import first_number, has_options, meant
 from bascule.protocols.iggy.options import OptionValue, read_no_options, read_topic_options
 from bascule.protocols.iggy.permissions import Permissions, read_permissions
 
@@ -178,6 +178,15 @@ class Partitions:
     count: int
 
 
+@dataclass(frozen=True, slots=True)
+class DeleteSegments:
+    """DELETE_SEGMENTS: how many of the oldest segments, of a partition of a stream's topic, counted from 1."""
+
+    path: tuple[Identifier, ...]
+    partition: int
+    count: int
+
+
 Command: TypeAlias = (
     Empty
     | StatsFacts
@@ -195,6 +204,7 @@ Command: TypeAlias = (
     | UpdateTopic
     | DescribeOptions
     | Partitions
+    | DeleteSegments
 )
 
 
@@ -305,6 +315,10 @@ def _partitions(reader: Reader) -> Partitions:
     return Partitions(_path(reader, 2), reader.u32("the count"))
 
 
+def _delete_segments(reader: Reader) -> DeleteSegments:
+    return DeleteSegments(_path(reader, 2), meant(reader.u32("the partition")), reader.u32("the count"))
+
+
 def _text(reader: Reader) -> Text:
     return Text(reader.short_text("the token"))
 
@@ -403,6 +417,7 @@ DECODERS: Mapping[str, Callable[[Reader], Command]] = {
     "PURGE_TOPIC": _named(2),
     "CREATE_PARTITIONS": _partitions,
     "DELETE_PARTITIONS": _partitions,
+    "DELETE_SEGMENTS": _delete_segments,
     "GET_CONSUMER_GROUP": _named(3),
     "GET_CONSUMER_GROUPS": _named(2),
     "CREATE_CONSUMER_GROUP": _create(2),

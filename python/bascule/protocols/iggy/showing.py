@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from bascule.control import Controller
-from bascule.control.controller import PartitionStatus
+from bascule.control.dataplane import PartitionStatus
 from bascule.metadata import Namespace, State, Stream
 from bascule.protocols.iggy import replies
 from bascule.protocols.iggy.lookup import stream_number, topic_number, topics_of

@@ -5,7 +5,7 @@ from typing import Any
 
 from bascule._liftbridge_pb import message
 from bascule.control import Controller
-from bascule.control.controller import PartitionStatus
+from bascule.control.dataplane import PartitionStatus
 from bascule.control.decide import loads
 from bascule.metadata import DEFAULT_NAMESPACE, Broker, Group, Partition, Stream
 from bascule.protocols.grpc_status import Status, StatusError

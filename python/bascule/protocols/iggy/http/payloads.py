@@ -10,7 +10,7 @@ from bascule.protocols.iggy.permissions import Permissions as Flags
 from bascule.protocols.iggy.permissions import StreamFlags, TopicFlags, encode_permissions
 from bascule.protocols.iggy.statuses import IggyError, IggyStatus
 
-__all__ = ["options", "path", "rights", "status", "text", "topic_options", "topic_settings"]
+__all__ = ["number", "options", "path", "rights", "status", "text", "topic_options", "topic_settings"]
 
 _TEXT_KIND = 2
 _U32 = (1 << 32) - 1
@@ -40,11 +40,24 @@ def path(*names: str) -> bytes:
     return b"".join(map(_identifier, names))
 
 
+def number(text: str) -> bytes:
+    """A number of a path, as 4 bytes.
+
+    Raises:
+        MalformedError: it is not one below 2^32.
+    """
+    return struct.pack("<I", _number(text))
+
+
+def _number(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) <= 10 and int(text) <= _U32):
+        raise MalformedError(f"{text[:40]!r} is not a number below 2^32")
+    return int(text)
+
+
 def _identifier(name: str) -> bytes:
     if name.isascii() and name.isdigit():
-        if len(name) > 10 or int(name) > _U32:
-            raise MalformedError(f"{name[:40]} is not a number below 2^32")
-        return identifier(int(name))
+        return identifier(_number(name))
     if not 1 <= len(name.encode()) <= MAX_NAME_BYTES:
         raise MalformedError(f"{name[:40]!r} is not a name of 1 to {MAX_NAME_BYTES} bytes")
     return identifier(name)

@@ -306,6 +306,14 @@ async def delete_partitions(request: HttpRequest, commands: Commands, parts: tup
     return NO_CONTENT
 
 
+async def delete_segments(request: HttpRequest, commands: Commands, parts: tuple[str, ...]) -> HttpReply:
+    """DELETE …/partitions/{partition}?segments_count=."""
+    *place, partition = parts
+    numbers = payloads.number(partition) + struct.pack("<I", request.number("segments_count"))
+    await commands.run(request, "DELETE_SEGMENTS", payloads.path(*place) + numbers)
+    return NO_CONTENT
+
+
 async def create_group(request: HttpRequest, commands: Commands, parts: tuple[str, ...]) -> HttpReply:
     """POST …/consumer-groups."""
     asked = read(bodies.CreateGroup, request.body)
@@ -329,6 +337,7 @@ def _route(  # noqa: PLR0913 (a row of the table)
 
 
 _TOPIC: Final = "/streams/{stream}/topics/{topic}"
+_PARTITION: Final = f"{_TOPIC}/partitions/{{partition}}"
 _ONE: Final = "consumer_id partition_id"
 _POLL: Final = "consumer_id partition_id kind value count auto_commit"
 
@@ -370,7 +379,7 @@ ROUTES: Final[tuple[Route, ...]] = (
     _route("DELETE", f"{_TOPIC}/purge", 204, "Delete all messages", named("PURGE_TOPIC")),
     _route("POST", f"{_TOPIC}/partitions", 200, "Add partitions", create_partitions, body=bodies.Partitions),
     _route("DELETE", f"{_TOPIC}/partitions", 204, "Remove the last", delete_partitions, query="partitions_count"),
-    _route("DELETE", f"{_TOPIC}/partitions/{{partition}}", 204, "Not offered", unavailable, query="segments_count"),
+    _route("DELETE", _PARTITION, 204, "Remove the oldest segments", delete_segments, query="segments_count"),
     _route("POST", f"{_TOPIC}/messages", 201, "Send messages", query="ack"),
     _route("GET", f"{_TOPIC}/messages", 200, "Poll messages", query=_POLL),
     _route("GET", f"{_TOPIC}/messages/flush/{{partition}}/{{fsync}}", 200, "Wait for the commit of what was sent"),
