@@ -168,6 +168,7 @@ pub struct Follower {
     retry_at: Instant64,
     retries: u32,
     reads_until: Instant64,
+    replicated_to: u64,
     reported: Option<Instant64>,
 }
 
@@ -193,8 +194,14 @@ impl Follower {
             retry_at: Instant64::default(),
             retries: 0,
             reads_until: Instant64::default(),
+            replicated_to: 0,
             reported: None,
         }
+    }
+
+    /// End (exclusive) of what every replica has durably, as the leader said in this leader epoch; 0 = not known.
+    pub fn replicated_to(&self) -> u64 {
+        self.replicated_to
     }
 
     /// What the follower does now.
@@ -321,8 +328,10 @@ impl Follower {
                 high_watermark,
                 lease_ms,
                 log_start,
+                replicated_to,
                 ..
             } => {
+                self.replicated_to = replicated_to;
                 self.reads_until = sent.plus(lease_ms);
                 if self.truncates_blindly(own) {
                     self.phase = Phase::Cutting;

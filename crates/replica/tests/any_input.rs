@@ -116,6 +116,7 @@ fn outcomes() -> impl Strategy<Value = Outcome> {
                 high_watermark,
                 lease_ms,
                 log_start,
+                replicated_to: 0,
                 catching_up: false,
             }
         }),

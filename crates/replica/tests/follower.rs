@@ -52,6 +52,7 @@ fn ok(high_watermark: u64) -> Outcome {
         high_watermark,
         lease_ms: 100,
         log_start: 0,
+        replicated_to: 0,
         catching_up: false,
     }
 }

@@ -365,3 +365,31 @@ fn a_member_that_registers_again_is_counted_by_its_new_run_in_the_same_partition
     served.step(reported, at(5));
     assert_eq!(served.leader.counted(B), Some(5));
 }
+
+#[test]
+fn what_every_replica_has_durably_counts_those_outside_of_the_isr_and_waits_for_each() {
+    let mut served = Served::new(config(&[A, B]), 5);
+    served.append(5, at(1));
+    served.fetch(B, 10, at(2));
+    assert_eq!(served.leader.high_watermark(), 10);
+    assert_eq!(served.leader.replicated_to(), 0, "C has not reported");
+    served.fetch(C, 7, at(3));
+    assert_eq!(served.leader.replicated_to(), 7);
+    let mut reported = fetch(C, &ListLog(served.log.0[..9].to_vec()));
+    (reported.durable, reported.durable_link) = (8, served.log.link(8));
+    served.step(reported.clone(), at(4));
+    assert_eq!(served.leader.replicated_to(), 8, "not what it may lose");
+    reported.damaged = Some(6);
+    let actions = served.step(reported, at(5));
+    assert_eq!(served.leader.replicated_to(), 6);
+    let said = answer(&actions).map(|outcome| match outcome {
+        Outcome::Ok { replicated_to, .. } => replicated_to,
+        other => panic!("{other:?}"),
+    });
+    assert_eq!(said, Some(6));
+    let mut again = config(&[A, B]);
+    again.partition_epoch += 1;
+    again.replicas.get_mut(&C).unwrap().boot_epoch += 1;
+    served.leader.step(Event::Role(again), at(6));
+    assert_eq!(served.leader.replicated_to(), 0, "another run of C");
+}

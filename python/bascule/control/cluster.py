@@ -141,12 +141,12 @@ class ClusterRules:
         """The brokers that are connected, and this one."""
         return frozenset({self._broker_id, *self._plane.cluster_status()["connected"]})
 
-    def check(self, request: StreamRequest, *, compacts: bool) -> None:
-        """Refuse a stream that is not safe with several brokers yet.
+    def has_lease(self) -> bool:
+        """Whether the controller has heard this broker a moment ago, so that no other one has its place."""
+        return self._plane.cluster_status()["lease_ms"] > 0
 
-        Args:
-            request: what is asked for.
-            compacts: whether streams are compacted whose creator does not say.
+    def check(self, request: StreamRequest) -> None:
+        """Refuse a stream that is not safe with several brokers yet.
 
         Raises:
             StateError: `cluster_unsupported`.
@@ -155,16 +155,16 @@ class ClusterRules:
             message = "encryption of streams is not available with several brokers yet: create the stream without it"
             raise error("cluster_unsupported", message, {"setting": "encryption"})
         if request.replication_factor != 1:
-            _check_replicated(request.settings, compacts=compacts)
+            _check_replicated(request.settings)
 
-    def check_edit(self, stream: Stream, settings: StreamSettings, *, compacts: bool) -> None:
+    def check_edit(self, stream: Stream, settings: StreamSettings) -> None:
         """Refuse settings that are not safe with several replicas yet.
 
         Raises:
             StateError: `cluster_unsupported`.
         """
         if any(len(item.replicas) > 1 for item in stream.partitions):
-            _check_replicated(settings, compacts=compacts)
+            _check_replicated(settings)
 
     def check_pause(self, partitions: Sequence[Partition]) -> None:
         """Refuse to pause partitions whose replicas do not know yet how to end together.
@@ -177,11 +177,10 @@ class ClusterRules:
             raise error("cluster_unsupported", message, {"setting": "replicationFactor"})
 
 
-def _check_replicated(settings: StreamSettings, *, compacts: bool) -> None:
+def _check_replicated(settings: StreamSettings) -> None:
     """Refuse settings that work with one replica only, by name."""
     alone = {
         "natsAcks": settings.nats_acks != "off",
-        "compactEnabled": compacts if settings.compact_enabled is None else settings.compact_enabled,
         "autoPauseTime": bool(settings.auto_pause_ms),
         "retentionAfterArchive": bool(settings.retention_after_archive),
         "retentionHoldMaxBytes": settings.retention_hold_max_bytes is not None,

@@ -197,7 +197,7 @@ async def test_a_leader_that_comes_back_follows_the_next_one_and_drops_what_only
 
 async def test_what_does_not_work_with_several_replicas_yet_is_refused_by_name(tmp_path: Path) -> None:
     async with cluster(tmp_path) as brokers:
-        settings = {"autoPauseTime": {"value": 1000}, "compactEnabled": {"value": True}}
+        settings = {"autoPauseTime": {"value": 1000}}
         for name, fields in settings.items():
             with pytest.raises(grpc.aio.AioRpcError, match="not available with several replicas yet"):
                 await brokers.call("b1", "CreateStream", name=name, subject=name, replicationFactor=3, **{name: fields})

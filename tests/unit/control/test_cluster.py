@@ -267,17 +267,14 @@ async def test_a_purge_and_an_edit_name_what_their_proposer_saw() -> None:
         (1, StreamSettings(encryption=True), "encryption of streams is not available with several brokers yet"),
         (3, StreamSettings(encryption=True), "encryption of streams is not available with several brokers yet"),
         (2, StreamSettings(nats_acks="jetstream"), "natsAcks is not available with several replicas yet"),
-        (-1, StreamSettings(compact_enabled=True), "compactEnabled is not available with several replicas yet"),
         (3, StreamSettings(auto_pause_ms=1), "autoPauseTime is not available with several replicas yet"),
     ],
 )
 def test_what_is_not_safe_yet_is_refused_by_name(factor: int, settings: StreamSettings, text: str) -> None:
     rules = ClusterRules(Plane(facts("b2")), "b2")
     with pytest.raises(BrokerError, match=text) as refused:
-        rules.check(StreamRequest("default", "s", "s", "", 1, factor, settings), compacts=False)
+        rules.check(StreamRequest("default", "s", "s", "", 1, factor, settings))
     assert refused.value.code == "cluster_unsupported"
-    rules.check(StreamRequest("default", "s", "s", "", 1, 3, StreamSettings(min_isr=2)), compacts=False)
-    rules.check(StreamRequest("default", "s", "s", "", 1, 1, StreamSettings(compact_enabled=True)), compacts=True)
-    with pytest.raises(BrokerError, match="compactEnabled"):
-        rules.check(StreamRequest("default", "s", "s", "", 1, 3, StreamSettings()), compacts=True)
+    rules.check(StreamRequest("default", "s", "s", "", 1, 3, StreamSettings(min_isr=2)))
+    rules.check(StreamRequest("default", "s", "s", "", 1, 3, StreamSettings(compact_enabled=True)))
     assert rules.reachable() == {"b2", "b3"}

@@ -149,7 +149,8 @@ fn no_place(limit: usize) -> Status {
     ))
 }
 
-fn no_lease() -> Status {
+/// Of a partition that may not be read here now.
+pub(super) fn no_lease() -> Status {
     let text = "This broker cannot say yet what is committed: it has no lease, has just begun to lead, or has not caught up \
                 with the leader. Ask again";
     Status::unavailable(text).coded(ErrorCode::Unavailable)

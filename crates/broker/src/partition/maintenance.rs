@@ -3,33 +3,44 @@ use super::Partition;
 use super::writer::Writer;
 use crate::clock::cautious_now_ns;
 use crate::events::PartitionChange;
-use bascule_log::{CompactionReport, Error, Log, Retention};
+use bascule_log::{CompactionReport, Error, Log, ReaderHold, Retention};
 use serde_json::json;
 use std::time::Instant;
 
-/// Retention, then compaction; what waits for the disk happens on threads of the log.
+/// Retention, unless that is left to the leader, then compaction; what waits for the disk happens on threads of the log.
 ///
 /// # Errors
 /// Those of [`bascule_log::Log::maintain`].
 pub(super) fn maintain(partition: &Partition, writer: &mut Writer) -> Result<(), Error> {
-    writer.hold();
-    trim(writer)?;
-    let now_ns = cautious_now_ns();
     let hold = writer.reader_hold(Instant::now());
-    let retention = Retention {
-        hold,
-        ..writer.spec.retention()
-    };
-    count_removed(writer, |log| log.maintain(&retention, now_ns))?;
+    if writer.may_remove() {
+        writer.hold();
+        trim(writer)?;
+        let retention = Retention {
+            hold,
+            ..writer.spec.retention()
+        };
+        count_removed(writer, |log| log.maintain(&retention, cautious_now_ns()))?;
+    }
+    compact(partition, writer, hold)
+}
+
+fn compact(
+    partition: &Partition,
+    writer: &mut Writer,
+    hold: Option<ReaderHold>,
+) -> Result<(), Error> {
     let Some(mut compaction) = writer.spec.compaction() else {
         return Ok(());
     };
     if let Some(hold) = hold.filter(|hold| partition.0.reader.bytes() <= hold.max_bytes) {
         compaction.held_from = hold.from;
     }
+    compaction.replicated_to = writer.replicated_to();
     let running = Running::begin(partition);
     let done = Box::new(move |outcome| running.end(&outcome));
-    writer.log.compact(&compaction, now_ns, done).map(|_| ())
+    let submitted = writer.log.compact(&compaction, cautious_now_ns(), done);
+    submitted.map(|_| ())
 }
 
 impl Writer {

@@ -284,9 +284,6 @@ impl Task {
 
     /// Retention and compaction. The log does on threads of its own what waits for the disk.
     async fn maintain(&mut self) {
-        if !self.writer.may_remove() {
-            return;
-        }
         if self.may_remove_known_ids() {
             self.save_ids().await;
         }

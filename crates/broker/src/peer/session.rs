@@ -245,9 +245,10 @@ fn to_answer(reply: &FetchReply) -> SlotAnswer {
             high_watermark,
             lease_ms,
             log_start,
+            replicated_to,
             ..
         } => {
-            answer.high_watermark = high_watermark;
+            (answer.high_watermark, answer.replicated_to) = (high_watermark, replicated_to);
             (answer.lease_ms, answer.log_start) = (lease_ms, log_start);
             SlotOutcome::Ok
         }
@@ -283,6 +284,7 @@ pub(crate) fn outcome_of(answer: &SlotAnswer) -> Outcome {
             high_watermark: answer.high_watermark,
             lease_ms: answer.lease_ms,
             log_start: answer.log_start,
+            replicated_to: answer.replicated_to,
             catching_up: false,
         },
         SlotOutcome::WrongEpoch => Outcome::WrongEpoch {

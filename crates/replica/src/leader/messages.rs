@@ -142,6 +142,8 @@ pub enum Outcome {
         lease_ms: u64,
         /// The leader's log start; 0 = not known.
         log_start: u64,
+        /// End (exclusive) of what every replica has durably: see [`crate::leader::Leader::replicated_to`].
+        replicated_to: u64,
         /// The member is outside the ISR: its bytes come last and share the bucket of catching up.
         catching_up: bool,
     },

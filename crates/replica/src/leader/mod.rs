@@ -373,6 +373,7 @@ impl Leader {
             high_watermark: self.high_watermark,
             lease_ms: self.lease.since(now),
             log_start: self.stored.log_start,
+            replicated_to: self.replicated_to(),
             catching_up: !in_isr,
         };
         out.push(Action::Answer(fetch.from, outcome));

@@ -60,6 +60,21 @@ impl Leader {
         self.members.get(&member).and_then(|known| known.counted)
     }
 
+    /// End (exclusive) of the committed records that every replica has durably, in the ISR or not, by what it reported in this
+    /// leader epoch; 0 while one has not. Below, no replica compares its log with the leader's any more, so each may compact.
+    pub fn replicated_to(&self) -> u64 {
+        let durable = |&id: &BrokerId| match self.members.get(&id) {
+            _ if id == self.id => Some(self.durable),
+            Some(known) => {
+                let intact = known.damaged.unwrap_or(u64::MAX);
+                known.durable.map(|end| end.min(intact))
+            }
+            None => None,
+        };
+        let least = self.config.replicas.keys().map(durable).min().flatten();
+        least.map_or(0, |end| end.min(self.high_watermark))
+    }
+
     /// The members that must hold a record before it is committed: the committed ISR and every proposed member.
     pub fn maximal_isr(&self) -> BTreeSet<BrokerId> {
         let mut members = self.config.isr.clone();

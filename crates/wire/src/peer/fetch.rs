@@ -123,6 +123,9 @@ pub struct SlotAnswer {
     /// Of `Diverged` and `Damaged`, exclusive.
     #[prost(uint64, tag = "11")]
     pub end: u64,
+    /// End (exclusive) of what every replica has durably; 0 = not known.
+    #[prost(uint64, tag = "12")]
+    pub replicated_to: u64,
 }
 
 /// What a leader found.

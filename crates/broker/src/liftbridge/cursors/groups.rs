@@ -36,7 +36,7 @@ pub(crate) struct GroupPositions {
 
 impl GroupPositions {
     /// The stored positions of all groups, also of those without members, as far as their partitions of `__cursors` are
-    /// open here and can be read. One that is paused is resumed for the next time, without waiting. Waits for the disk: not
+    /// led here and can be read. One that is paused is resumed for the next time, without waiting. Waits for the disk: not
     /// for async tasks.
     pub(crate) fn read(&self) -> Vec<GroupPosition> {
         let view = self.view.load();
@@ -51,6 +51,9 @@ impl GroupPositions {
                 }
                 continue;
             };
+            if !handle.is_leading() {
+                continue;
+            }
             // Damage that keeps them from being read is logged and counted by the log itself.
             let Ok(stored) = self.cursors.beginning_with(handle, GROUP) else {
                 continue;

@@ -9,7 +9,7 @@ use crate::liftbridge::generation::{self, Purpose};
 use crate::liftbridge::refusal::Refusal;
 use crate::liftbridge::reply::{self, Reply};
 use crate::liftbridge::resume::resume;
-use crate::liftbridge::subscribe::not_assigned;
+use crate::liftbridge::subscribe::{no_lease, not_assigned};
 use crate::liftbridge::subscription::deleted;
 use crate::names;
 use crate::names::{CURSORS as STREAM, DEFAULT_NAMESPACE};
@@ -232,6 +232,10 @@ async fn find(
 ) -> Result<Option<Position>, Status> {
     let found = context.cursors.find(partition, &cursor.key).await;
     let found = found.map_err(Status::internal)?;
+    // Compared after the look-up: what was found is the newest only if the lease has not ended since.
+    if !partition.may_read() || !partition.is_leading() {
+        return Err(no_lease());
+    }
     if found.strange > 0 {
         let text = format!(
             "{} records of {STREAM} are not valid cursor positions and were ignored",
@@ -263,10 +267,12 @@ async fn led(
                 Status::internal(format!("Cursors partition {number} does not exist"))
             })?;
             if partition.leader != context.broker_id {
+                let leader = &partition.leader;
+                let details = serde_json::json!({"leader": leader, "address": view.address(leader)});
                 return Err(Status::failed_precondition(format!(
                     "Server not leader for cursors partition {number}"
                 ))
-                .coded(ErrorCode::NotLeader));
+                .detailed(ErrorCode::NotLeader, details));
             }
             match &partition.handle {
                 Some(handle) if !partition.paused => return Ok(handle.clone()),

@@ -60,6 +60,11 @@ impl FollowerRole {
         self.machine.leader_epoch()
     }
 
+    /// End (exclusive) of what every replica has durably; 0 = not known.
+    pub fn replicated_to(&self) -> u64 {
+        self.machine.replicated_to()
+    }
+
     /// Number of the leader's broker.
     pub fn leader(&self) -> u64 {
         self.leader

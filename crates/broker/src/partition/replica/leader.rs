@@ -97,6 +97,11 @@ impl LeaderRole {
         self.machine.config().leader_epoch
     }
 
+    /// End (exclusive) of what every replica has durably; 0 = not known.
+    pub fn replicated_to(&self) -> u64 {
+        self.machine.replicated_to()
+    }
+
     /// Takes an event that is not a fetch.
     pub fn step(&mut self, event: Event, site: &Site<'_>) {
         self.step_with(event, None, site);
@@ -197,6 +202,7 @@ impl LeaderRole {
             high_watermark: self.machine.high_watermark(),
             lease_ms: lease(site).since(now()),
             log_start: site.log.reader().log_start(),
+            replicated_to: self.machine.replicated_to(),
             catching_up: !self.machine.config().isr.contains(&follower),
         }
     }

@@ -18,6 +18,16 @@ impl Writer {
         self.spec.replicas <= 1 || matches!(self.role, Role::Leader(_))
     }
 
+    /// End (exclusive) of what every replica has on disk: more is not compacted. `u64::MAX` = there is no other replica.
+    pub fn replicated_to(&self) -> u64 {
+        match &self.role {
+            _ if self.spec.replicas <= 1 => u64::MAX,
+            Role::Leader(role) => role.replicated_to(),
+            Role::Follower(role) => role.replicated_to(),
+            Role::Idle => 0,
+        }
+    }
+
     /// Takes over what the metadata says. What is older than what is known is ignored.
     pub fn set_role(&mut self, own: u64, spec: &RoleSpec) {
         let mut config = spec.config();

@@ -55,6 +55,9 @@ pub struct Compaction {
     pub key_fn: Option<CompactionKeyFn>,
     /// Segments with records from this offset on stay as they are, because a reader has not processed them; `u64::MAX` = none.
     pub held_from: u64,
+    /// End (exclusive) of what every replica has on disk: records from there on supersede nothing, and segments with them stay as
+    /// they are; `u64::MAX` = the log has no other replica.
+    pub replicated_to: u64,
 }
 impl Default for Compaction {
     /// A day for tombstones, 64 MiB for keys (2.3 million), 768 MiB/s, 15 minutes for producers.
@@ -66,6 +69,7 @@ impl Default for Compaction {
             producer_grace_ns: 900_000_000_000,
             key_fn: None,
             held_from: u64::MAX,
+            replicated_to: u64::MAX,
         }
     }
 }
@@ -148,7 +152,7 @@ impl Log {
         self.committer.check_usable()?;
         let due =
             self.compacting.progress.try_lock().is_some_and(|progress| {
-                progress.is_due(&self.shared, compaction.held_from, now_ns)
+                progress.is_due(&self.shared, compaction, now_ns)
             });
         if !due || self.compacting.busy.swap(true, Ordering::AcqRel) {
             return Ok(false);

@@ -15,9 +15,10 @@ use bascule_record::Batch;
 use std::sync::Arc;
 
 impl Progress {
-    /// Whether a run is due, which leaves segments from the offset `held_from` on as they are.
-    pub(super) fn is_due(&self, shared: &Shared, held_from: u64, now_ns: i64) -> bool {
-        let limit = compactable_end(shared).min(shared.hold()).min(held_from);
+    /// Whether a run is due.
+    pub(super) fn is_due(&self, shared: &Shared, compaction: &Compaction, now_ns: i64) -> bool {
+        let compactable = compactable_end(shared, compaction);
+        let limit = compactable.min(shared.hold()).min(compaction.held_from);
         let segments = shared.segments();
         let Some((_, sealed)) = segments.split_last() else {
             return false;
@@ -30,7 +31,7 @@ impl Progress {
         let (base, scanned) = self.scanned_to;
         let new: u64 = segments
             .iter()
-            .filter(|segment| segment.base_offset >= base)
+            .filter(|segment| segment.base_offset >= base && segment.base_offset < compactable)
             .map(|segment| {
                 let seen = if segment.base_offset == base {
                     scanned
@@ -45,9 +46,11 @@ impl Progress {
     }
 }
 
-/// End of the committed and durable records. Later records may be lost in a crash, so they supersede nothing.
-fn compactable_end(shared: &Shared) -> u64 {
-    shared.high_watermark().min(shared.durable_end())
+/// End of the committed records that are durable here and on every other replica. Later ones may be lost, so they supersede
+/// nothing.
+fn compactable_end(shared: &Shared, compaction: &Compaction) -> u64 {
+    let here = shared.high_watermark().min(shared.durable_end());
+    here.min(compaction.replicated_to)
 }
 
 /// What was found out about the log so far.
@@ -91,7 +94,7 @@ impl<'a> Run<'a> {
         if let Some(failure) = self.files.failure() {
             return Err(failure.to_error());
         }
-        let limit = compactable_end(self.shared);
+        let limit = compactable_end(self.shared, &self.compaction);
         // Read after the limit: what is to be held is appended under a hold.
         let clean_end = limit.min(self.shared.hold()).min(self.compaction.held_from);
         let segments = self.shared.segments();
