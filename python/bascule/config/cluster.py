@@ -117,7 +117,6 @@ def check_cluster(settings: "Settings") -> None:
             f"broker.broker_id {shown}, and cluster.peers names {', '.join(sorted(peers))}: set one of them"
         )
     wrong = {
-        "cursors.partitions": ("0", settings.cursors.partitions != 0),
         "activity.enabled": ("false", settings.activity.enabled),
         "iggy.listen": ("off", settings.iggy.address is not None),
         "streams.encryption": ("false", settings.streams.encryption),

@@ -78,7 +78,7 @@ def resolve(
 
 def _standalone(settings: Settings) -> dict[str, object]:
     """Defaults of a broker with a standalone nats-server."""
-    defaults: dict[str, object] = {"cursors.partitions": 0 if settings.cluster.peers else 1}
+    defaults: dict[str, object] = {"cursors.partitions": 1}
     if "port" not in settings.nats.model_fields_set:
         defaults["nats.first_port"] = NATS_PORT
     return defaults

@@ -1,11 +1,20 @@
 """The stream that cursors lie on: created when it is wanted and missing; the data plane reads and writes it."""
 
+import asyncio
 from dataclasses import replace
 from typing import Final
 
 from bascule.control.controller import Controller
 from bascule.control.decide import ALL_BROKERS, StreamRequest
+from bascule.errors import BrokerError
+from bascule.logs import emit
 from bascule.metadata import DEFAULT_NAMESPACE, StreamKey, StreamSettings
+from bascule.metadata.rejection import RejectedError
+
+AGAIN_S: Final = 0.2
+PROPOSE_S: Final = 10.0
+MOST_REPLICAS: Final = 3
+"""Of the stream, on a cluster of more brokers."""
 
 CURSORS: Final = StreamKey(DEFAULT_NAMESPACE, "__cursors")
 
@@ -35,3 +44,23 @@ async def prepare(
         settings = replace(SETTINGS, encryption=encrypted or None)
         request = StreamRequest(*CURSORS, subject, "", partitions, ALL_BROKERS, settings)
         await controller.create_stream(request, timeout_s)
+
+
+async def prepare_replicated(controller: Controller, subject: str, partitions: int, brokers: int) -> None:
+    """Create the stream with so many partitions and a replica on each of `MOST_REPLICAS` brokers, when there is none: a
+    duty of the controller of a cluster of so many `brokers`. Waits until enough of them are live. 0 partitions =
+    cursors are off.
+    """
+    replicas = min(brokers, MOST_REPLICAS)
+    failed = ""
+    while partitions and controller.state.stream(*CURSORS) is None:
+        live = sum(broker.run == "confirmed" for broker in controller.state.brokers.values())
+        if live >= replicas:
+            request = StreamRequest(*CURSORS, subject, "", partitions, replicas, SETTINGS)
+            try:
+                await controller.create_stream(request, PROPOSE_S)
+            except (RejectedError, BrokerError) as failure:
+                if (text := str(failure)) != failed:
+                    emit(30, "cursors", f"the stream for cursors is not created yet: {text}")
+                failed = text
+        await asyncio.sleep(AGAIN_S)

@@ -171,9 +171,12 @@ class Groups:
         """What `consumer` may read; a heartbeat, with what the member says of itself.
 
         Raises:
-            RejectedError: as `member`, or its membership is about to end.
+            RejectedError: as `member`, or its membership is about to end; or this broker has no lease, so that another
+                one may coordinate the group.
         """
         member = self.member(group, consumer, epoch, joined)
+        if not self._has_lease():
+            raise rejected(RejectionCode.NO_LEASE, "this broker has no lease of the cluster: ask again")
         membership = Membership(group, consumer, member.joined)
         if membership not in self._timers:
             raise rejected(RejectionCode.NOT_WATCHED, "consumer not active for server (no timer)")
@@ -288,7 +291,14 @@ class Groups:
         loop = asyncio.get_running_loop()
         self._timers[membership] = loop.call_later(self.timeouts.consumer_s, self._expire, membership)
 
+    def _has_lease(self) -> bool:
+        rules = self._controller.rules
+        return rules is None or rules.has_lease()
+
     def _expire(self, membership: Membership) -> None:
+        if not self._has_lease():
+            self._restart(membership)  # it may be heard elsewhere
+            return
         del self._timers[membership]
         task = asyncio.get_running_loop().create_task(self._expel(membership))
         self._expiring.add(task)

@@ -34,6 +34,7 @@ class RejectionCode(StrEnum):
     NOT_WATCHED = "not_watched"
     NAME_IN_USE = "name_in_use"
     NO_COORDINATOR = "no_coordinator"
+    NO_LEASE = "no_lease"
     NO_PARTITIONS = "no_partitions"
     NO_ROOM = "no_room"
     NUMBER_IN_USE = "number_in_use"

@@ -251,7 +251,7 @@ class Broker:
             self._supervisor.start("links", sinks.keep_linking)
         else:
             await self._enter(self._cluster, controller, reconciler)
-            self._supervisor.start("office", self._cluster.office(controller, log, sinks.run, sinks.keep_linking).run)
+            self._start_office(self._cluster, controller, log, sinks)
         self._supervisor.start("snapshots", lambda: controller.keep_snapshots(settings.cluster.snapshot_entries))
         self._start_scrub(engine, log)
         self._supervisor.start("auto-pause", AutoPause(controller, engine_config.auto_pause(settings)).run)
@@ -329,6 +329,17 @@ class Broker:
             self._supervisor.start("activity", activity.run)
         partitions = settings.cursors.partitions
         await cursors.prepare(controller, f"{namespace}.cursors", partitions, REGISTER_S, encrypted=encrypted)
+
+    def _start_office(self, cluster: Cluster, controller: Controller, log: MetadataLog, sinks: Sinks) -> None:
+        """Do the duties of the controller while this broker is it."""
+        duties = (sinks.run, sinks.keep_linking, lambda: self._keep_cursors(controller))
+        self._supervisor.start("office", cluster.office(controller, log, *duties).run)
+
+    async def _keep_cursors(self, controller: Controller) -> None:
+        """Create the stream of cursors of a cluster, if it is missing."""
+        settings, subject = self.settings, f"{self.settings.broker.namespace}.cursors"
+        peers = len(settings.cluster.peers)
+        await cursors.prepare_replicated(controller, subject, settings.cursors.partitions, peers)
 
     async def _lock(self, identity: str) -> Engine:
         """Open the data plane, which locks the data directory. Kept even if cancelled, so that `stop` closes it."""

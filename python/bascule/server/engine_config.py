@@ -123,7 +123,9 @@ def auto_pause(settings: Settings) -> AutoPauseDefaults:
     # /metrics reads the positions of groups at every scrape, which resumes paused partitions
     shows_groups = settings.http.address is not None and settings.metrics.groups
     # the event of its own pause would resume the activity stream, in an endless loop
-    overrides = {CURSORS: 0 if shows_groups else settings.cursors.auto_pause_time_ms, ACTIVITY: 0}
+    # replicas do not know how to pause together
+    never_pauses = shows_groups or bool(settings.cluster.peers)
+    overrides = {CURSORS: 0 if never_pauses else settings.cursors.auto_pause_time_ms, ACTIVITY: 0}
     return AutoPauseDefaults(streams.auto_pause_time_ms, streams.auto_pause_disable_if_subscribers, overrides)
 
 

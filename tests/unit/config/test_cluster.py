@@ -61,7 +61,6 @@ def test_off_loopback_brokers_have_certificates() -> None:
         ({"cluster__peers": {**PEERS, "b1": "nowhere"}}, "not an address that other brokers can dial"),
         ({"cluster__peer_listen": "nowhere"}, "not an address that other brokers can dial"),
         ({"cluster__peers": {}, "cluster__peer_listen": "127.0.0.1:1"}, "have no effect without cluster.peers"),
-        ({"cursors__partitions": 1}, "cursors.partitions is not available with several brokers yet: set it to 0"),
         ({"activity__enabled": True}, "activity.enabled is not available with several brokers yet: set it to false"),
         ({"iggy__listen": "127.0.0.1:0"}, "iggy.listen is not available with several brokers yet: set it to off"),
         ({"streams__encryption": True}, "streams.encryption is not available with several brokers yet"),
@@ -74,7 +73,7 @@ def test_what_cannot_be_is_refused_by_name(flags: dict[str, Any], text: str) -> 
     assert text in str(refused.value)
 
 
-def test_an_own_nats_server_keeps_no_cursors_and_is_warned_of() -> None:
+def test_an_own_nats_server_is_warned_of() -> None:
     settings = load(nats__standalone=True)
-    assert settings.cursors.partitions == 0
+    assert settings.cursors.partitions == 1
     assert any("nats.standalone and cluster.peers are set" in line for line in config.contradictions(settings))

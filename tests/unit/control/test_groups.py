@@ -8,7 +8,7 @@ from bascule.control import GroupTimeouts
 from bascule.control.groups import Reads
 from bascule.control.handover import Place, Sign
 from bascule.metadata import RegisterBroker
-from bascule.metadata.rejection import RejectedError
+from bascule.metadata.rejection import RejectedError, RejectionCode
 
 from tests.unit.control.fake_plane import Disk, until
 from tests.unit.control.rig import Rig, running, stream_request
@@ -214,3 +214,27 @@ async def test_members_that_join_at_once_learn_with_which_entry_each_of_them_joi
         present = {item.id: item.joined for item in rig.controller.state.groups["g"].members}
         assert {name: answer.joined for name, answer in zip(names, answers, strict=True)} == present
         assert any(answer.joined < answer.generation for answer in answers), "they did not join at once"
+
+
+class Leased:
+    """Rules of a cluster whose controller has or has not heard this broker."""
+
+    def __init__(self) -> None:
+        self.heard = True
+
+    def has_lease(self) -> bool:
+        return self.heard
+
+
+async def test_a_coordinator_without_a_lease_answers_nobody_and_expels_nobody() -> None:
+    async with running(timeouts=HASTY) as rig:
+        await joined(rig, "a")
+        leased: Any = Leased()
+        rig.controller.rules, leased.heard = leased, False
+        with pytest.raises(RejectedError) as refused:
+            rig.groups.assignments("g", "a", rig.controller.state.groups["g"].epoch)
+        assert refused.value.rejection.code is RejectionCode.NO_LEASE
+        await asyncio.sleep(1.5)  # longer than its time
+        assert members(rig) == ["a"]
+        leased.heard = True
+        await until(lambda: not members(rig), LIMIT_S)

@@ -20,6 +20,7 @@ _STATUS = {
     RejectionCode.STALE_EPOCH: Status.FAILED_PRECONDITION,
     RejectionCode.STALE_COORDINATOR: Status.FAILED_PRECONDITION,
     RejectionCode.NO_COORDINATOR: Status.FAILED_PRECONDITION,
+    RejectionCode.NO_LEASE: Status.UNAVAILABLE,
     RejectionCode.PAUSED: Status.FAILED_PRECONDITION,
     RejectionCode.NOT_OPEN: Status.UNAVAILABLE,
     RejectionCode.NOT_WATCHED: Status.UNKNOWN,
