@@ -58,6 +58,14 @@ wheel: $(VENV)/.synced ## Build the wheel into target/wheels: one for CPython 3.
 demo: java build ## The main job on real data: NATS -> stream -> Spark -> Delta table, through two kill -9, checked row by row
 	$(BIN)/python examples/flights.py
 
+.PHONY: cluster
+cluster: build ## Start three brokers and three nats-servers on this machine and stay
+	$(BIN)/python examples/three_brokers.py
+
+.PHONY: demo-cluster
+demo-cluster: build ## Publish real data to three brokers while their leader is killed again and again, and check every record
+	$(BIN)/python examples/flights_cluster.py
+
 .PHONY: run
 run: build ## Start a standalone broker and stay
 	$(BIN)/bascule serve --standalone --data-dir bascule-data
