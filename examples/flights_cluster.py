@@ -110,7 +110,7 @@ def check(brokers: ThreeBrokers, values: list[bytes]) -> None:
         if found == values:
             print(f"  {name} has {len(found):,} flights, each once and in order")
             continue
-        there, wanted = Counter(found), Counter(values)
+        there, wanted = Counter[bytes | None](found), Counter[bytes | None](values)
         lost, doubled = (wanted - there).total(), (there - wanted).total()
         sys.exit(f"demo: FAILED: {name} has {len(found):,} records: {lost} lost, {doubled} doubled or unknown")
 

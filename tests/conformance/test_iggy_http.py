@@ -176,12 +176,15 @@ def test_every_path_is_answered_with_its_status(client: Http, serving: TestBroke
     system(client, serving)
     for method, wanted, body in (
         ("POST", "/snapshot", {"compression": "Deflated", "snapshot_types": ["All"]}),
-        ("DELETE", f"{path}/partitions/0?segments_count=1", None),
         ("GET", f"{path}/messages/flush/0/true", None),
     ):
         with refused(400, 5):
             client.good(method, wanted, body)
         client.seen.add((method, wanted))
+    client.good("DELETE", f"{path}/partitions/0?segments_count=1", status=204)
+    for partition, status in (("9", 404), ("4294967296", 400), ("x", 400)):
+        answer = client.ask("DELETE", f"{path}/partitions/{partition}?segments_count=1")
+        assert answer.status == status, (partition, answer)
     client.good("DELETE", f"{path}/purge", status=204)
     client.good("DELETE", f"/streams/{name}/purge", status=204)
     assert client.good("GET", path)["messages_count"] == 0

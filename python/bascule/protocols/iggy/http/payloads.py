@@ -46,10 +46,10 @@ def number(text: str) -> bytes:
     Raises:
         MalformedError: it is not one below 2^32.
     """
-    return struct.pack("<I", _number(text))
+    return struct.pack("<I", _u32(text))
 
 
-def _number(text: str) -> int:
+def _u32(text: str) -> int:
     if not (text.isascii() and text.isdigit() and len(text) <= 10 and int(text) <= _U32):
         raise MalformedError(f"{text[:40]!r} is not a number below 2^32")
     return int(text)
@@ -57,7 +57,7 @@ def _number(text: str) -> int:
 
 def _identifier(name: str) -> bytes:
     if name.isascii() and name.isdigit():
-        return identifier(_number(name))
+        return identifier(_u32(name))
     if not 1 <= len(name.encode()) <= MAX_NAME_BYTES:
         raise MalformedError(f"{name[:40]!r} is not a name of 1 to {MAX_NAME_BYTES} bytes")
     return identifier(name)
