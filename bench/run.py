@@ -16,6 +16,7 @@ from encrypted import encryption
 from iggy import iggy
 from processes import Broker, NatsServer
 from publishers import publishers
+from scaling import scaling
 from sdk import sdk
 from secured import Secured
 from session import ROOT, Bench, Figures
@@ -234,6 +235,7 @@ PARTS = {
     "slow_sync": slow_sync,
     "compaction": compaction,
     "verify": verify,
+    "scaling": scaling,
     "memory": memory,
     "encryption": encryption,
 }

@@ -6,7 +6,7 @@ A role is small and changes often (an ISR, a leader), and nothing has to be open
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from bascule.metadata import Broker, Partition, State, Stream
+from bascule.metadata import Broker, Partition, State, Stream, StreamKey
 
 
 class RolePlane(Protocol):
@@ -59,23 +59,49 @@ class Roles:
         self._plane = plane
         self._broker_id = broker_id
         self._shown: dict[int, dict[str, Any]] = {}
+        self._by_stream: dict[StreamKey, tuple[Stream, dict[int, dict[str, Any]]]] = {}
+        """The roles of each stream, with the value of the stream that they were made from."""
         self._seen = State()
 
     def follow(self, state: State) -> None:
-        """Show what is different from the state before."""
+        """Show what is different from the state before. Costs little where few streams and no brokers have changed."""
         if state.streams is self._seen.streams and state.brokers is self._seen.brokers:
             return
-        self._seen = state
-        wanted = {
+        known = self._by_stream if state.brokers is self._seen.brokers else {}
+        changed: list[dict[str, Any]] = []
+        before, self._seen, self._by_stream = self._by_stream, state, {}
+        for key, stream in state.streams.items():
+            if key in known and known[key][0] is stream:
+                self._by_stream[key] = known[key]
+                continue
+            roles = self._roles(state, stream)
+            if roles:
+                self._by_stream[key] = (stream, roles)
+            changed += [role for incarnation, role in roles.items() if self._shown.get(incarnation) != role]
+        removed = self._replace(before)
+        if changed or removed:
+            own = state.brokers[self._broker_id].raft_id
+            self._plane.set_roles(state.index, {"broker": own, "roles": changed, "removed": removed})
+
+    def _roles(self, state: State, stream: Stream) -> dict[int, dict[str, Any]]:
+        """The roles of this broker's replicas of one stream, by incarnation."""
+        return {
             partition.incarnation: role_of(state.brokers, stream, partition)
-            for stream in state.streams.values()
             for partition in stream.partitions
             if len(partition.replicas) > 1 and self._broker_id in partition.replicas and not partition.paused
         }
-        changed = [role for incarnation, role in wanted.items() if self._shown.get(incarnation) != role]
-        removed = sorted(self._shown.keys() - wanted.keys())
-        if not changed and not removed:
-            return
-        own = state.brokers[self._broker_id].raft_id
-        self._plane.set_roles(state.index, {"broker": own, "roles": changed, "removed": removed})
-        self._shown = wanted
+
+    def _replace(self, before: Mapping[StreamKey, tuple[Stream, dict[int, dict[str, Any]]]]) -> list[int]:
+        """Show the roles of the streams that have changed from now on; the incarnations that have none any more."""
+        old: set[int] = set()
+        new: dict[int, dict[str, Any]] = {}
+        for key in before.keys() | self._by_stream.keys():
+            was, now = before.get(key), self._by_stream.get(key)
+            if was is not now:
+                old |= was[1].keys() if was else set()
+                new |= now[1] if now else {}
+        removed = sorted(old - new.keys())
+        for incarnation in removed:
+            del self._shown[incarnation]
+        self._shown |= new
+        return removed
