@@ -4,7 +4,6 @@
 """
 
 import json
-import resource
 import time
 from collections.abc import Callable, Mapping
 from typing import Any, Final
@@ -93,14 +92,12 @@ def _measure(bench: Bench, size: int) -> None:
         extra = "".join(f", {key} {value:,.0f}" for key, value in more.items())
         print(f"{name:70} {seconds * 1e3:12,.2f} ms{extra}", flush=True)
 
-    before_kib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     cluster = Cluster()
     streams = size // PARTITIONS
     for number in range(streams - 1):
         cluster.create(number)
     seconds, _ = _timed(lambda: cluster.create(streams - 1))
-    grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before_kib
-    keep("create a stream of 100 partitions", seconds, state_mib=grown / 1024)
+    keep("create a stream of 100 partitions", seconds)
     _roles(keep, cluster)
     _isr(keep, cluster)
     _fence(keep, cluster)
