@@ -2,7 +2,8 @@
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
-from typing import TypeAlias
+from operator import attrgetter
+from typing import Final, TypeAlias
 
 from bascule.metadata.choose import in_order, renewed, without
 from bascule.metadata.model import Broker, Partition, State, Stream, StreamKey
@@ -11,6 +12,7 @@ from bascule.metadata.replicas import Ending, Run
 from bascule.metadata.sinks import Sink, TargetPartition
 
 Change: TypeAlias = Callable[[Stream, Partition], Partition]
+_INCARNATION: Final = attrgetter("incarnation")
 
 
 def change_partitions(state: State, change: Change, incarnations: Collection[int] | None = None) -> State:
@@ -18,6 +20,8 @@ def change_partitions(state: State, change: Change, incarnations: Collection[int
     streams: dict[StreamKey, Stream] = {}
     starts: dict[int, int] = {}
     for key, stream in state.streams.items():
+        if incarnations is not None and not any(map(incarnations.__contains__, map(_INCARNATION, stream.partitions))):
+            continue  # without a step of Python for each partition: most entries are about one stream of many
         partitions = tuple(
             change(stream, item) if incarnations is None or item.incarnation in incarnations else item
             for item in stream.partitions
