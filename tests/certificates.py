@@ -8,7 +8,7 @@ from pathlib import Path
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 DAY = timedelta(days=1)
@@ -38,10 +38,16 @@ class Authority:
         self.ca.write_bytes(_pem(builder.sign(self._key, hashes.SHA256())))
 
     def issue(
-        self, name: str | Sequence[str], *, file: str = "", begins: timedelta = -DAY, ends: timedelta = DAY * 30
+        self,
+        name: str | Sequence[str],
+        *,
+        file: str = "",
+        begins: timedelta = -DAY,
+        ends: timedelta = DAY * 30,
+        is_rsa: bool = False,
     ) -> Pair:
         """A certificate for 127.0.0.1 and localhost, as server and as client, with this common name (or these)."""
-        key = ec.generate_private_key(ec.SECP256R1())
+        key = rsa.generate_private_key(65_537, 2_048) if is_rsa else ec.generate_private_key(ec.SECP256R1())
         names = [name] if isinstance(name, str) else list(name)
         builder = _builder(_named(*names), self._name, key.public_key(), begins, ends)
         hosts: list[x509.GeneralName] = [x509.DNSName("localhost"), x509.IPAddress(ip_address("127.0.0.1"))]
@@ -76,7 +82,11 @@ def _named(*names: str) -> x509.Name:
 
 
 def _builder(
-    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey, begins: timedelta, ends: timedelta
+    subject: x509.Name,
+    issuer: x509.Name,
+    key: ec.EllipticCurvePublicKey | rsa.RSAPublicKey,
+    begins: timedelta,
+    ends: timedelta,
 ) -> x509.CertificateBuilder:
     now = datetime.now(UTC)
     return (

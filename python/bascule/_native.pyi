@@ -84,6 +84,14 @@ class Engine:
             NativeError: `address_in_use`, `address_unusable`, `closed`.
         """
 
+    def serve_iggy_quic(self, host: str, port: int) -> int:
+        """The same over QUIC: binds a port of UDP (0 = any free one), and returns it. Shows the loaded certificate, to clients
+        that accept it; else one for `localhost` that it makes.
+
+        Raises:
+            NativeError: `address_in_use`, `address_unusable`, `closed`; `internal`: no certificate could be made.
+        """
+
     def serve_iggy_http(self, host: str, port: int, settings: bytes) -> int:
         """The same over HTTP. The settings are JSON (seam.md): `max_request_bytes`, and the list `cors_origins`.
         Requests that the data plane does not answer come as `iggyhttp/REQUEST`: the length of a head (u32), the head

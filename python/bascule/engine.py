@@ -163,6 +163,13 @@ class Engine:
         with native_errors():
             return self._native.serve_iggy(host, port)
 
+    def serve_iggy_quic(self, host: str, port: int) -> int:
+        """Bind and serve Iggy's clients over QUIC; returns the bound port. Raises `address_in_use` or
+        `address_unusable`.
+        """
+        with native_errors():
+            return self._native.serve_iggy_quic(host, port)
+
     def serve_iggy_http(self, host: str, port: int, settings: Mapping[str, Any]) -> int:
         """Bind and serve Iggy's clients over HTTP; returns the bound port. Raises `address_in_use` or
         `address_unusable`.

@@ -1,6 +1,7 @@
 """Every call that one release of `apache-iggy` offers, in a process of its own: releases cannot be imported together.
 
 Run as `apache_suite.py DIRECTORY FIRST ADDRESS PASSWORD STREAM`; FIRST is what the release calls the first of anything.
+ADDRESS is `host:port`, or `quic://host:port`, or a connection string, with which the client logs in by itself.
 """
 
 import asyncio
@@ -230,15 +231,25 @@ class Suite:
         assert "h" not in [group.name for group in await client.get_consumer_groups(*place)]
 
 
+def client_of(iggy: Any, address: str) -> Any:
+    """A client that is not connected yet."""
+    if address.startswith("iggy"):
+        return iggy.IggyClient.from_connection_string(address)
+    if address.startswith("quic://"):
+        return iggy.IggyClient(iggy.QuicConfig(server_address=address.removeprefix("quic://")))
+    return iggy.IggyClient(address)
+
+
 async def main() -> None:
     directory, first, address, password, stream = sys.argv[1:]
     sys.path.insert(0, directory)
     import apache_iggy as iggy  # type: ignore[import-not-found]  # noqa: PLC0415 - of the release that is named
 
-    client = iggy.IggyClient(address)
+    client = client_of(iggy, address)
     await client.connect()
     await client.ping()
-    await client.login_user("iggy", password)
+    if "@" not in address:
+        await client.login_user("iggy", password)
     await asyncio.wait_for(Suite(client, iggy, stream, int(first)).run(), 4 * LIMIT_S)
 
 

@@ -2,7 +2,6 @@
 
 import json
 import secrets
-import socket
 import struct
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
@@ -12,7 +11,8 @@ from typing import Any
 
 from bascule.protocols.iggy.fields import Identifier, long_text, short_text
 
-from tests.conformance.iggy_raw import LIMIT_S, RefusedError
+from tests.conformance.iggy_raw import RefusedError
+from tests.conformance.iggy_transports import Stream, opened
 
 VECTORS = Path(__file__).resolve().parents[2] / "specs/vectors/iggy/v2.json"
 HEADER_BYTES = 256
@@ -47,7 +47,7 @@ class Message:
 class Long:
     """A connection, and its session after `login`."""
 
-    def __init__(self, stream: socket.socket) -> None:
+    def __init__(self, stream: Stream) -> None:
         self.stream = stream
         self.client = secrets.randbits(127) + 1
         self.session = 0
@@ -154,10 +154,8 @@ class Long:
 
 @contextmanager
 def connected(address: str, password: str | None = None, *, token: str = "") -> Generator[Long]:
-    """A connection, logged in if there is a password or a token."""
-    host, _, port = address.rpartition(":")
-    with socket.create_connection((host, int(port)), timeout=LIMIT_S) as stream:
-        stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    """A connection over TCP or QUIC (`quic://host:port`), logged in if there is a password or a token."""
+    with opened(address) as stream:
         client = Long(stream)
         if password is not None or token:
             client.login(password or "", token=token)

@@ -1,6 +1,5 @@
 """A client of Iggy's v1 that knows only frames: what the published client does not offer, and what none would send."""
 
-import socket
 import struct
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
@@ -8,7 +7,7 @@ from dataclasses import dataclass, field
 
 from bascule.protocols.iggy.fields import Identifier, identifier, long_text, short_text
 
-LIMIT_S = 30.0
+from tests.conformance.iggy_transports import Stream, opened
 
 PING, LOGIN_USER, LOGOUT_USER = 1, 38, 39
 POLL, SEND, FLUSH = 100, 101, 102
@@ -60,7 +59,7 @@ class Polled:
 class Raw:
     """A connection."""
 
-    def __init__(self, stream: socket.socket) -> None:
+    def __init__(self, stream: Stream) -> None:
         self.stream = stream
 
     def ask(self, code: int, payload: bytes = b"") -> tuple[int, bytes]:
@@ -178,9 +177,8 @@ class Raw:
 
 @contextmanager
 def connected(address: str, password: str | None = None) -> Generator[Raw]:
-    """A connection, logged in if there is a password."""
-    host, _, port = address.rpartition(":")
-    with socket.create_connection((host, int(port)), timeout=LIMIT_S) as stream:
+    """A connection over TCP or QUIC (`quic://host:port`), logged in if there is a password."""
+    with opened(address) as stream:
         raw = Raw(stream)
         if password is not None:
             assert raw.login(password) == 1

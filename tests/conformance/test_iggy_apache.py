@@ -14,6 +14,7 @@ from bascule.testing import TestBroker, broker
 
 from tests.conformance import iggy_raw as iggy
 from tests.conformance.iggy_raw import Raw, connected
+from tests.conformance.iggy_transports import TRANSPORTS, address_of, settings_of
 from tests.names import fresh
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -31,8 +32,7 @@ LIMIT_S = 180
 def serving(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestBroker]:
     file = tmp_path_factory.mktemp("iggy") / "password"
     file.write_text(PASSWORD)
-    settings = {"iggy.listen": "127.0.0.1:0", "iggy.root_password_file": str(file), "cursors.partitions": 1}
-    with broker(settings=settings) as running:
+    with broker(settings=settings_of(file)) as running:
         yield running
 
 
@@ -48,8 +48,8 @@ def client_directory(release: str) -> Path:
     return directory
 
 
-def suite(release: str, address: str, stream: str) -> "subprocess.Popen[str]":
-    arguments = [str(client_directory(release)), str(RELEASES[release]), address, PASSWORD, stream]
+def suite(release: str, address: str, stream: str, password: str = PASSWORD) -> "subprocess.Popen[str]":
+    arguments = [str(client_directory(release)), str(RELEASES[release]), address, password, stream]
     return subprocess.Popen(
         [sys.executable, str(SUITE), *arguments], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     )
@@ -73,15 +73,12 @@ def replayed(raw: Raw, release: str) -> dict[str, tuple[int, bytes]]:
     }
 
 
+@pytest.mark.parametrize("transport", TRANSPORTS)
 @pytest.mark.parametrize("release", OF_V1B)
-def test_recorded_requests_are_answered_in_their_order(tmp_path: Path, release: str) -> None:
+def test_recorded_requests_are_answered_in_their_order(tmp_path: Path, release: str, transport: str) -> None:
     (tmp_path / "password").write_text(PASSWORD)
-    settings = {
-        "iggy.listen": "127.0.0.1:0",
-        "iggy.root_password_file": str(tmp_path / "password"),
-        "cursors.partitions": 1,
-    }
-    with broker(settings=settings) as running, connected(running.iggy_address) as raw:
+    settings = settings_of(tmp_path / "password")
+    with broker(settings=settings) as running, connected(address_of(running, transport)) as raw:
         answers = replayed(raw, release)
     refused = {name.split()[1]: status for name, (status, _) in answers.items() if status}
     # The recorded caller named partition 0, which the first release does not have.

@@ -12,7 +12,8 @@ from bascule.testing import broker
 
 from tests.certificates import Authority
 from tests.conformance import iggy_raw as iggy
-from tests.conformance.iggy_raw import LIMIT_S, Raw, connected, polled
+from tests.conformance.iggy_raw import Raw, connected, polled
+from tests.conformance.iggy_transports import LIMIT_S, TRANSPORTS, address_of, settings_of
 
 VECTORS = json.loads((Path(__file__).resolve().parents[2] / "specs/vectors/iggy/v1.json").read_text())
 CAPTURES: dict[str, dict[str, Any]] = {item["id"]: item for item in VECTORS["captures"]}
@@ -26,16 +27,13 @@ SENT_TO_ANOTHER_TOPIC = "v1-11"
 @pytest.fixture
 def password(tmp_path: Path) -> dict[str, object]:
     (tmp_path / "password").write_text(PASSWORD)
-    return {
-        "iggy.listen": "127.0.0.1:0",
-        "iggy.root_password_file": str(tmp_path / "password"),
-        "cursors.partitions": 1,
-    }
+    return settings_of(tmp_path / "password")
 
 
-def test_recorded_requests_are_answered_in_their_order(password: dict[str, object]) -> None:
+@pytest.mark.parametrize("transport", TRANSPORTS)
+def test_recorded_requests_are_answered_in_their_order(password: dict[str, object], transport: str) -> None:
     answers = dict[str, tuple[int, bytes]]()
-    with broker(settings=password) as running, connected(running.iggy_address) as raw:
+    with broker(settings=password) as running, connected(address_of(running, transport)) as raw:
         for name, capture in CAPTURES.items():
             request = bytes.fromhex(capture["request_hex"])
             answers[name] = raw.ask(capture["code"], request[8:])

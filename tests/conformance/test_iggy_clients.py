@@ -6,26 +6,22 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from bascule.testing import TestBroker, broker
+from bascule.testing import broker
 
 from tests.conformance import iggy_raw as iggy
 from tests.conformance.iggy_raw import Raw, connected, path
+from tests.conformance.iggy_transports import TRANSPORTS, address_of, settings_of
 from tests.waiting import until
 
 PASSWORD = "a password of the test"
 GET_STATS, GET_ME, GET_CLIENT, GET_CLIENTS = 10, 20, 21, 22
 
 
-@pytest.fixture
-def serving(tmp_path: Path) -> Iterator[TestBroker]:
+@pytest.fixture(params=TRANSPORTS)
+def target(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[str]:
     (tmp_path / "password").write_text(PASSWORD)
-    settings = {
-        "iggy.listen": "127.0.0.1:0",
-        "iggy.root_password_file": str(tmp_path / "password"),
-        "cursors.partitions": 1,
-    }
-    with broker(settings=settings) as running:
-        yield running
+    with broker(settings=settings_of(tmp_path / "password")) as running:
+        yield address_of(running, request.param)
 
 
 class Client(NamedTuple):
@@ -59,10 +55,11 @@ def address(raw: Raw) -> str:
     return f"{host}:{port}"
 
 
-def test_a_connection_finds_itself_with_its_groups(serving: TestBroker) -> None:
-    with connected(serving.iggy_address, PASSWORD) as raw:
+def test_a_connection_finds_itself_with_its_groups(target: str) -> None:
+    with connected(target, PASSWORD) as raw:
         me, rest = client(raw.good(GET_ME))
-        assert (me.user, me.transport, me.address, me.groups, rest) == (1, 1, address(raw), 0, b"")
+        transport = 2 if target.startswith("quic") else 1
+        assert (me.user, me.transport, me.address, me.groups, rest) == (1, transport, address(raw), 0, b"")
         place = raw.create("s")
         for name, number in (("b", 7), ("a", 3)):
             raw.create_group(place, name, number)
@@ -75,9 +72,9 @@ def test_a_connection_finds_itself_with_its_groups(serving: TestBroker) -> None:
         assert client(raw.good(GET_ME))[0].groups == 1
 
 
-def test_connections_are_listed_until_they_end(serving: TestBroker) -> None:
-    with connected(serving.iggy_address, PASSWORD) as raw:
-        with connected(serving.iggy_address) as stranger:
+def test_connections_are_listed_until_they_end(target: str) -> None:
+    with connected(target, PASSWORD) as raw:
+        with connected(target) as stranger:
             stranger.good(iggy.PING)
             assert stranger.ask(GET_CLIENTS) == (40, b"")
             own, other = listed(raw)
@@ -97,8 +94,8 @@ def test_connections_are_listed_until_they_end(serving: TestBroker) -> None:
             assert raw.ask(code, b"\0\0") == (3, b"")
 
 
-def test_positions_and_groups_stay_when_names_change(serving: TestBroker) -> None:
-    with connected(serving.iggy_address, PASSWORD) as raw:
+def test_positions_and_groups_stay_when_names_change(target: str) -> None:
+    with connected(target, PASSWORD) as raw:
         place = raw.create("s", partitions=2)
         raw.create_group(place, "g")
         raw.good(iggy.JOIN_GROUP, path(*place, "g"))
@@ -135,10 +132,10 @@ def sent(payload: bytes) -> bytes:
     return bytes(20) + struct.pack("<I", len(payload)) + payload
 
 
-def test_polls_that_commit_follow_each_other_without_waiting_for_the_commit(serving: TestBroker) -> None:
+def test_polls_that_commit_follow_each_other_without_waiting_for_the_commit(target: str) -> None:
     with (
-        connected(serving.iggy_address, PASSWORD) as raw,
-        connected(serving.iggy_address, PASSWORD) as other,
+        connected(target, PASSWORD) as raw,
+        connected(target, PASSWORD) as other,
     ):
         place = raw.create("s")
         raw.send(place, iggy.BALANCED, [str(number).encode() for number in range(200)])

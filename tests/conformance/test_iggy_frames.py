@@ -13,6 +13,7 @@ from bascule.testing import TestBroker, broker
 
 from tests.conformance import iggy_raw as iggy
 from tests.conformance.iggy_raw import Raw, RefusedError, connected
+from tests.conformance.iggy_transports import TRANSPORTS, address_of, settings_of
 from tests.names import fresh
 
 PASSWORD = "a password of the test"
@@ -22,14 +23,18 @@ PASSWORD = "a password of the test"
 def serving(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestBroker]:
     file = tmp_path_factory.mktemp("iggy") / "password"
     file.write_text(PASSWORD)
-    settings = {"iggy.listen": "127.0.0.1:0", "iggy.root_password_file": str(file), "cursors.partitions": 1}
-    with broker(settings=settings) as running:
+    with broker(settings=settings_of(file)) as running:
         yield running
 
 
+@pytest.fixture(scope="module", params=TRANSPORTS)
+def address(serving: TestBroker, request: pytest.FixtureRequest) -> str:
+    return address_of(serving, request.param)
+
+
 @pytest.fixture
-def raw(serving: TestBroker) -> Iterator[Raw]:
-    with connected(serving.iggy_address, PASSWORD) as it:
+def raw(address: str) -> Iterator[Raw]:
+    with connected(address, PASSWORD) as it:
         yield it
 
 
@@ -215,8 +220,8 @@ def test_commands_that_are_not_offered_say_so_and_the_connection_stays(raw: Raw)
         assert raw.ask(code) == (3, b""), code
 
 
-def test_a_login_of_another_generation_is_refused_and_the_connection_stays(serving: TestBroker) -> None:
-    with connected(serving.iggy_address) as raw:
+def test_a_login_of_another_generation_is_refused_and_the_connection_stays(address: str) -> None:
+    with connected(address) as raw:
         for version in ("0.11.0", "1.0.0", "unknown"):
             with refused(5):
                 raw.login(PASSWORD, version=version)
@@ -230,7 +235,7 @@ def test_a_login_of_another_generation_is_refused_and_the_connection_stays(servi
         assert raw.ask(iggy.LOGOUT_USER) == (40, b"")
 
 
-def test_nothing_that_comes_over_the_socket_harms_the_broker(serving: TestBroker, raw: Raw, name: str) -> None:
+def test_nothing_that_comes_over_the_socket_harms_the_broker(address: str, raw: Raw, name: str) -> None:
     place = raw.create(name)
     dice = random.Random(26)
     codes = [*range(1, 50), *range(98, 125), *range(198, 210), *range(298, 310), 402, 403, *range(598, 610)]
@@ -242,13 +247,13 @@ def test_nothing_that_comes_over_the_socket_harms_the_broker(serving: TestBroker
         if code not in {iggy.LOGIN_USER, iggy.LOGOUT_USER, iggy.DELETE_STREAM, iggy.DELETE_TOPIC}:
             raw.ask(code, payload)
     for _ in range(50):
-        with connected(serving.iggy_address) as stranger:
+        with connected(address) as stranger:
             stranger.stream.sendall(dice.randbytes(dice.choice([1, 7, 8, 9, 4_000, 100_000])))
     raw.send(place, iggy.BALANCED, [b"after"])
     assert raw.poll(place, iggy.LAST, count=1).payloads == [b"after"]
 
 
-def test_a_frame_that_is_too_long_closes_its_connection_only(serving: TestBroker, raw: Raw) -> None:
+def test_a_frame_that_is_too_long_closes_its_connection_of_tcp_only(serving: TestBroker, raw: Raw) -> None:
     # Four bytes of zero begin a header of v2, which has 256 bytes.
     for head in (bytes(256), struct.pack("<II", 1, 1), struct.pack("<II", 3, 1), struct.pack("<II", 65 << 10, 38)):
         with connected(serving.iggy_address) as stranger:

@@ -7,6 +7,7 @@ from bascule.testing import TestBroker, broker
 
 from tests.conformance import iggy_raw as iggy
 from tests.conformance.iggy_raw import Raw, RefusedError, connected
+from tests.conformance.iggy_transports import TRANSPORTS, address_of, settings_of
 from tests.names import fresh
 from tests.waiting import until
 
@@ -17,14 +18,18 @@ PASSWORD = "a password of the test"
 def serving(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestBroker]:
     file = tmp_path_factory.mktemp("iggy") / "password"
     file.write_text(PASSWORD)
-    settings = {"iggy.listen": "127.0.0.1:0", "iggy.root_password_file": str(file), "cursors.partitions": 1}
-    with broker(settings=settings) as running:
+    with broker(settings=settings_of(file)) as running:
         yield running
 
 
+@pytest.fixture(scope="module", params=TRANSPORTS)
+def address(serving: TestBroker, request: pytest.FixtureRequest) -> str:
+    return address_of(serving, request.param)
+
+
 @pytest.fixture
-def raw(serving: TestBroker) -> Iterator[Raw]:
-    with connected(serving.iggy_address, PASSWORD) as it:
+def raw(address: str) -> Iterator[Raw]:
+    with connected(address, PASSWORD) as it:
         yield it
 
 
@@ -60,14 +65,14 @@ def test_groups_have_numbers_and_names_and_begin_without_members(raw: Raw, name:
         raw.good(iggy.JOIN_GROUP, iggy.path(*place, "ninth"))
 
 
-def test_members_share_the_partitions_in_the_order_of_joining(serving: TestBroker, raw: Raw, name: str) -> None:
+def test_members_share_the_partitions_in_the_order_of_joining(address: str, raw: Raw, name: str) -> None:
     place = raw.create(name, partitions=3)
     raw.create_group(place, "g")
     named = iggy.path(*place, "g")
     for _ in range(2):
         raw.good(iggy.JOIN_GROUP, named)
         assert list(raw.members(place, "g").values()) == [[1, 2, 3]]
-    with connected(serving.iggy_address, PASSWORD) as second:
+    with connected(address, PASSWORD) as second:
         second.good(iggy.JOIN_GROUP, named)
         assert list(raw.members(place, "g").values()) == [[1, 3], [2]]
         raw.good(iggy.LEAVE_GROUP, named)
@@ -77,9 +82,7 @@ def test_members_share_the_partitions_in_the_order_of_joining(serving: TestBroke
     until(lambda: raw.members(place, "g") == {}, what="the ended connection leaves")
 
 
-def test_a_sole_member_reads_its_partitions_in_turn_and_the_group_remembers(
-    serving: TestBroker, raw: Raw, name: str
-) -> None:
+def test_a_sole_member_reads_its_partitions_in_turn_and_the_group_remembers(address: str, raw: Raw, name: str) -> None:
     place = raw.create(name, partitions=3)
     for partition in (1, 2, 3):
         raw.send(place, iggy.to_partition(partition), [b"a%d" % partition, b"b%d" % partition])
@@ -92,7 +95,7 @@ def test_a_sole_member_reads_its_partitions_in_turn_and_the_group_remembers(
     assert [item.payloads for item in rounds] == [[b"a1"], [b"a2"], [b"a3"], [b"b1"], [b"b2"], [b"b3"]]
     assert raw.poll(place, iggy.FIRST, kind=2, consumer="g", partition=2).partition == 2, "an explicit one"
     assert raw.poll(place, iggy.NEXT, consumer=1, partition=1, count=1).payloads == [b"a1"], "not the consumer's"
-    with connected(serving.iggy_address, PASSWORD) as second:
+    with connected(address, PASSWORD) as second:
         second.good(iggy.JOIN_GROUP, iggy.path(*place, "g"))
         found = second.poll(place, iggy.NEXT, kind=2, consumer="g")
         assert (found.partition, found.messages) == (2, [])
@@ -100,12 +103,12 @@ def test_a_sole_member_reads_its_partitions_in_turn_and_the_group_remembers(
         assert stored[:4] == b"\2\0\0\0", "the partition of the last poll"
 
 
-def test_a_member_without_a_partition_gets_nothing(serving: TestBroker, raw: Raw, name: str) -> None:
+def test_a_member_without_a_partition_gets_nothing(address: str, raw: Raw, name: str) -> None:
     place = raw.create(name)
     raw.send(place, iggy.BALANCED, [b"x"])
     raw.create_group(place, "g")
     raw.good(iggy.JOIN_GROUP, iggy.path(*place, "g"))
-    with connected(serving.iggy_address, PASSWORD) as second:
+    with connected(address, PASSWORD) as second:
         second.good(iggy.JOIN_GROUP, iggy.path(*place, "g"))
         assert second.poll(place, kind=2, consumer="g") == iggy.Polled(0, 0)
         assert raw.poll(place, kind=2, consumer="g").payloads == [b"x"]

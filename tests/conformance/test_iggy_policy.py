@@ -13,7 +13,8 @@ from bascule.protocols.iggy.fields import identifier, short_text
 from bascule.protocols.iggy.permissions import GlobalFlags, Permissions
 
 from tests.conformance import iggy_raw as iggy
-from tests.conformance.iggy_raw import LIMIT_S, Raw, RefusedError
+from tests.conformance.iggy_raw import Raw, RefusedError
+from tests.conformance.iggy_transports import LIMIT_S
 from tests.conformance.mutual import Mutual, mutual_broker, rule
 from tests.conformance.test_iggy_rights import OWN, UNAUTHORIZED, create_user
 

@@ -16,10 +16,11 @@ from bascule.protocols.iggy.permissions import (
     TopicFlags,
     encode_permissions,
 )
-from bascule.testing import TestBroker, broker
+from bascule.testing import broker
 
 from tests.conformance import iggy_raw as iggy
 from tests.conformance.iggy_raw import Raw, connected, path, to_partition
+from tests.conformance.iggy_transports import TRANSPORTS, address_of, settings_of
 
 PASSWORD = "a password of the test"
 OWN = "its own password"
@@ -127,18 +128,17 @@ SINCE_V1B: Mapping[str, Case] = {"DELETE_SEGMENTS": case(503, PLACE + struct.pac
 V1B: Final = "0.7.0"
 
 
-@pytest.fixture(scope="module")
-def serving(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestBroker]:
+@pytest.fixture(scope="module", params=TRANSPORTS)
+def address(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[str]:
     file = tmp_path_factory.mktemp("iggy") / "password"
     file.write_text(PASSWORD)
-    settings = {"iggy.listen": "127.0.0.1:0", "iggy.root_password_file": str(file), "cursors.partitions": 1}
-    with broker(settings=settings) as running:
-        yield running
+    with broker(settings=settings_of(file)) as running:
+        yield address_of(running, request.param)
 
 
 @pytest.fixture
-def root(serving: TestBroker) -> Iterator[Raw]:
-    with connected(serving.iggy_address, PASSWORD) as raw:
+def root(address: str) -> Iterator[Raw]:
+    with connected(address, PASSWORD) as raw:
         yield raw
 
 
@@ -154,8 +154,8 @@ def create_user(root: Raw, name: str, permissions: Permissions | None = None) ->
 
 
 @contextmanager
-def logged_in(serving: TestBroker, name: str, version: str = "0.6.202") -> Generator[Raw]:
-    with connected(serving.iggy_address) as raw:
+def logged_in(address: str, name: str, version: str = "0.6.202") -> Generator[Raw]:
+    with connected(address) as raw:
         raw.login(OWN, name, version=version)
         yield raw
 
@@ -178,14 +178,14 @@ REMOVES = {"DELETE_STREAM", "DELETE_TOPIC"}
 """Rights go with what they name, so they are given again afterwards."""
 
 
-def test_every_command_by_every_role(serving: TestBroker, root: Raw) -> None:
+def test_every_command_by_every_role(address: str, root: Raw) -> None:
     root.good(iggy.CREATE_STREAM, struct.pack("<I", OTHER_STREAM) + short_text("other"))
     wrong = list[str]()
     for number, (role, permissions) in enumerate(ROLES.items()):
         name = f"user-{number}"
         make_place(root)
         create_user(root, name, permissions)
-        with logged_in(serving, name) as raw:
+        with logged_in(address, name) as raw:
             for command, it in CASES.items():
                 status, _ = raw.ask(it.code, it.payload())
                 is_allowed = it.flags is None or role in it.flags.split(", ")
@@ -197,12 +197,12 @@ def test_every_command_by_every_role(serving: TestBroker, root: Raw) -> None:
     assert wrong == []
 
 
-def test_every_command_of_v1b_by_every_role(serving: TestBroker, root: Raw) -> None:
+def test_every_command_of_v1b_by_every_role(address: str, root: Raw) -> None:
     make_place(root)
     wrong = list[str]()
     for number, (role, permissions) in enumerate(ROLES.items()):
         create_user(root, f"user-v1b-{number}", permissions)
-        with logged_in(serving, f"user-v1b-{number}", V1B) as raw:
+        with logged_in(address, f"user-v1b-{number}", V1B) as raw:
             for command, it in SINCE_V1B.items():
                 status, body = raw.ask(it.code, it.payload())
                 expected = 0 if it.flags is None or role in it.flags.split(", ") else UNAUTHORIZED
@@ -210,9 +210,9 @@ def test_every_command_of_v1b_by_every_role(serving: TestBroker, root: Raw) -> N
     assert wrong == []
 
 
-def test_the_first_user_may_give_every_command_and_nobody_who_has_not_logged_in(serving: TestBroker, root: Raw) -> None:
+def test_the_first_user_may_give_every_command_and_nobody_who_has_not_logged_in(address: str, root: Raw) -> None:
     make_place(root)
-    with connected(serving.iggy_address) as stranger:
+    with connected(address) as stranger:
         for command, it in CASES.items():
             expected = 0 if command == "PING" else UNAUTHENTICATED
             assert stranger.ask(it.code, it.payload())[0] == expected, command
@@ -221,11 +221,11 @@ def test_the_first_user_may_give_every_command_and_nobody_who_has_not_logged_in(
         assert root.ask(it.code, it.payload())[0] not in {UNAUTHENTICATED, UNAUTHORIZED}, command
 
 
-def test_a_change_of_rights_counts_on_open_connections(serving: TestBroker, root: Raw) -> None:
+def test_a_change_of_rights_counts_on_open_connections(address: str, root: Raw) -> None:
     make_place(root)
     create_user(root, "changing")
     send, poll = CASES["SEND_MESSAGES"], CASES["POLL_MESSAGES"]
-    with logged_in(serving, "changing") as raw:
+    with logged_in(address, "changing") as raw:
         assert raw.ask(send.code, send.payload())[0] == UNAUTHORIZED
         set_rights(root, "changing", ROLES["t send_messages"])
         assert raw.ask(send.code, send.payload())[0] == 0
@@ -237,13 +237,13 @@ def test_a_change_of_rights_counts_on_open_connections(serving: TestBroker, root
         assert raw.ask(poll.code, poll.payload())[0] == 0, "the session is the user's, whatever its name is"
 
 
-def test_users_who_are_deleted_or_deactivated_are_cut(serving: TestBroker, root: Raw) -> None:
+def test_users_who_are_deleted_or_deactivated_are_cut(address: str, root: Raw) -> None:
     make_place(root)
     everything = Permissions(GlobalFlags(*[True] * 10))
     create_user(root, "deleted", everything)
     create_user(root, "inactive", everything)
     with ExitStack() as stack:
-        first, second = (stack.enter_context(logged_in(serving, name)) for name in ("deleted", "inactive"))
+        first, second = (stack.enter_context(logged_in(address, name)) for name in ("deleted", "inactive"))
         for raw in (first, second):
             raw.good(iggy.JOIN_GROUP, PLACE + identifier(GROUP))
         assert len(root.members((STREAM, TOPIC), GROUP)) == 2
@@ -264,9 +264,9 @@ def login(name: str) -> bytes:
     return short_text(name) + short_text(OWN) + long_text("0.6.202") + long_text("")
 
 
-def test_a_session_stands_until_a_logout_and_begins_again_with_a_login(serving: TestBroker, root: Raw) -> None:
+def test_a_session_stands_until_a_logout_and_begins_again_with_a_login(address: str, root: Raw) -> None:
     create_user(root, "session", ROLES["g read_streams"])
-    with logged_in(serving, "session") as raw:
+    with logged_in(address, "session") as raw:
         assert raw.ask(38, login("absent"))[0] == 42
         assert raw.ask(iggy.GET_STREAMS)[0] == 0, "a login that fails changes nothing"
         assert raw.ask(38, login("session"))[0] == 0
@@ -284,7 +284,7 @@ def test_the_first_user_cannot_lose_what_it_may(root: Raw) -> None:
     assert root.ask(iggy.GET_STREAMS)[0] == 0
 
 
-def test_a_garbage_block_of_rights_is_refused_and_the_connection_stays(serving: TestBroker, root: Raw) -> None:
+def test_a_garbage_block_of_rights_is_refused_and_the_connection_stays(address: str, root: Raw) -> None:
     create_user(root, "garbage", ROLES["g read_users"])
     whole = encode_permissions(ROLES["all elsewhere"] or Permissions())
     blocks = [whole[:length] for length in range(len(whole))]
@@ -295,15 +295,15 @@ def test_a_garbage_block_of_rights_is_refused_and_the_connection_stays(serving: 
             sized = b"\1" + struct.pack("<I", length) + broken
             assert root.ask(36, identifier("garbage") + sized)[0] == iggy.INVALID_COMMAND
     assert root.ask(36, identifier("garbage") + block(Permissions()) + b"\0")[0] == iggy.INVALID_COMMAND
-    with logged_in(serving, "garbage") as raw:
+    with logged_in(address, "garbage") as raw:
         assert raw.ask(32)[0] == 0, "the rights are what they were"
         assert raw.ask(36, identifier("garbage") + b"\1\xff\xff\xff\xff")[0] == iggy.INVALID_COMMAND
         assert raw.ask(36, identifier("garbage") + b"\0")[0] == UNAUTHORIZED
 
 
-def test_tokens_log_in_on_a_connection_of_their_own(serving: TestBroker, root: Raw) -> None:
+def test_tokens_log_in_on_a_connection_of_their_own(address: str, root: Raw) -> None:
     create_user(root, "tokens", ROLES["g read_streams"])
-    with logged_in(serving, "tokens") as raw, connected(serving.iggy_address) as other:
+    with logged_in(address, "tokens") as raw, connected(address) as other:
         token = raw.good(42, short_text("dev") + bytes(8))
         number = raw.good(31, identifier("tokens"))[:4]
         assert other.ask(44, token) == (0, number)
@@ -328,7 +328,7 @@ def test_users_rights_and_tokens_survive_a_restart(tmp_path: Path) -> None:
     ):
         create_user(raw, "ada", ROLES["all elsewhere"])
         before = raw.good(31, identifier("ada"))
-        with logged_in(running, "ada") as own:
+        with logged_in(running.iggy_address, "ada") as own:
             token = own.good(42, short_text("dev") + bytes(8))
     with broker(directory=tmp_path / "broker", settings=settings) as running, connected(running.iggy_address) as raw:
         assert raw.ask(44, token)[0] == 0

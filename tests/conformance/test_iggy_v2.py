@@ -13,6 +13,7 @@ from tests.conformance import iggy_long as iggy
 from tests.conformance import iggy_raw
 from tests.conformance.iggy_long import HELLO, EvictedError, Long, X, Y, connected, place_of, sent
 from tests.conformance.iggy_raw import RefusedError
+from tests.conformance.iggy_transports import TRANSPORTS, address_of, settings_of
 from tests.names import fresh
 
 PASSWORD = "a password of the test"
@@ -23,14 +24,18 @@ SESSIONS = 300
 def serving(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestBroker]:
     file = tmp_path_factory.mktemp("iggy") / "password"
     file.write_text(PASSWORD)
-    settings = {"iggy.listen": "127.0.0.1:0", "iggy.root_password_file": str(file), "cursors.partitions": 1}
-    with broker(settings=settings) as running:
+    with broker(settings=settings_of(file)) as running:
         yield running
 
 
+@pytest.fixture(scope="module", params=TRANSPORTS)
+def address(serving: TestBroker, request: pytest.FixtureRequest) -> str:
+    return address_of(serving, request.param)
+
+
 @pytest.fixture
-def client(serving: TestBroker) -> Iterator[Long]:
-    with connected(serving.iggy_address, PASSWORD) as it:
+def client(address: str) -> Iterator[Long]:
+    with connected(address, PASSWORD) as it:
         yield it
 
 
@@ -47,15 +52,12 @@ def payloads(client: Long, place: tuple[str, str], partition: int = 0) -> list[b
     return [message.payload for message in client.poll(place, partition=partition)]
 
 
-def test_recorded_requests_are_answered_in_their_order(tmp_path: Path) -> None:
+@pytest.mark.parametrize("transport", TRANSPORTS)
+def test_recorded_requests_are_answered_in_their_order(tmp_path: Path, transport: str) -> None:
     (tmp_path / "password").write_text("iggy")
-    settings = {
-        "iggy.listen": "127.0.0.1:0",
-        "iggy.root_password_file": str(tmp_path / "password"),
-        "cursors.partitions": 1,
-    }
+    settings = settings_of(tmp_path / "password")
     statuses, answers = dict[str, int](), dict[str, bytes]()
-    with broker(settings=settings) as running, connected(running.iggy_address) as client:
+    with broker(settings=settings) as running, connected(address_of(running, transport)) as client:
         for item in iggy.recorded():
             request = bytes.fromhex(item["request_hex"])
             client.request = int.from_bytes(request[168:176], "little")
@@ -101,10 +103,10 @@ def test_messages_have_their_ids_headers_and_times(client: Long, name: str) -> N
     assert first.timestamp_us > first.origin_us
 
 
-def test_every_generation_reads_what_another_has_sent(client: Long, serving: TestBroker, name: str) -> None:
+def test_every_generation_reads_what_another_has_sent(client: Long, address: str, name: str) -> None:
     place = client.create(name)
     client.send(place, HELLO)
-    with iggy_raw.connected(serving.iggy_address, PASSWORD) as older:
+    with iggy_raw.connected(address, PASSWORD) as older:
         older.send(place, iggy_raw.to_partition(1), [b"from v1"], ids=[9], headers=iggy_raw.header("k", 6, b"\7\0\0\0"))
         shown = older.poll(place)
         assert shown.payloads == [b"hello 1", b"hello 2", b"from v1"]
@@ -114,7 +116,7 @@ def test_every_generation_reads_what_another_has_sent(client: Long, serving: Tes
     assert last.origin_us == last.timestamp_us
 
 
-def test_members_ask_for_their_partitions_and_poll_no_others(client: Long, serving: TestBroker, name: str) -> None:
+def test_members_ask_for_their_partitions_and_poll_no_others(client: Long, address: str, name: str) -> None:
     place = client.create(name, partitions=3)
     client.change(iggy.CREATE_GROUP, place_of(*place) + short_text("g"))
     group = place_of(*place, "g")
@@ -128,7 +130,7 @@ def test_members_ask_for_their_partitions_and_poll_no_others(client: Long, servi
     client.send(place, X, 1)
     assert [message.payload for message in client.poll(place, partition=1, group="g", commit=True)] == [b"x"]
     assert client.poll(place, partition=1, group="g", strategy=iggy.NEXT) == []
-    with connected(serving.iggy_address, PASSWORD) as other:
+    with connected(address, PASSWORD) as other:
         other.change(iggy.JOIN, group)
         second, theirs = other.assignment(place, "g")
         assert (theirs, client.assignment(place, "g")[1]) == ([1], [0, 2])
@@ -160,12 +162,12 @@ def test_an_offset_that_is_not_waited_for_counts_at_once(client: Long, name: str
         client.change(iggy.DELETE_OFFSET, consumer + b"\1")
 
 
-def test_the_oldest_segments_are_deleted_but_never_the_active_one(client: Long, serving: TestBroker, name: str) -> None:
+def test_the_oldest_segments_are_deleted_but_never_the_active_one(client: Long, address: str, name: str) -> None:
     place, key, size = (name, "t"), b"segment_size", b"1 MiB"
     client.change(iggy.CREATE_STREAM, short_text(name))
     option = b"".join(b"\2" + struct.pack("<I", len(text)) + text for text in (key, size))
     client.change(iggy.CREATE_TOPIC, place_of(name) + struct.pack("<I", 1) + short_text("t") + option)
-    with iggy_raw.connected(serving.iggy_address, PASSWORD) as raw:
+    with iggy_raw.connected(address, PASSWORD) as raw:
         for _ in range(10):
             raw.send(place, iggy_raw.to_partition(1), [random.randbytes(500_000)])
     firsts = [0]
@@ -178,18 +180,18 @@ def test_the_oldest_segments_are_deleted_but_never_the_active_one(client: Long, 
         client.change(iggy.DELETE_SEGMENTS, place_of(*place) + struct.pack("<II", 1, 1))
 
 
-def test_short_sessions_do_not_exhaust_a_partition(client: Long, serving: TestBroker, name: str) -> None:
+def test_short_sessions_do_not_exhaust_a_partition(client: Long, address: str, name: str) -> None:
     place = client.create(name)
     answer = client.change(iggy.CREATE_TOKEN, short_text("short") + bytes(8))
     token = answer[1:].decode()
     for number in range(SESSIONS):
-        with connected(serving.iggy_address, token=token) as short:
+        with connected(address, token=token) as short:
             assert short.send(place, Y) == number
     assert payloads(client, place) == [b"y"] * SESSIONS
 
 
-def test_logins_and_sessions_that_are_refused(serving: TestBroker, name: str) -> None:
-    with connected(serving.iggy_address) as client:
+def test_logins_and_sessions_that_are_refused(address: str, name: str) -> None:
+    with connected(address) as client:
         with refused(42):
             client.login("wrong")
         with pytest.raises(EvictedError, check=lambda error: error.reason == 10):

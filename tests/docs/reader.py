@@ -164,7 +164,7 @@ class Reader:
             time.sleep(0.02)  # the file appears by itself; there is nothing to wait on
         said = json.loads(ready.read_text())
         names = {"address": "address", "nats": "nats_url", "http": "http_address", "iggy": "iggy_address"}
-        names["iggy_http"] = "iggy_http_address"
+        names |= {"iggy_http": "iggy_http_address", "iggy_quic": "iggy_quic_address"}
         self.ready = {name: said[key] for name, key in names.items() if said.get(key)}
 
     def stop(self) -> None:

@@ -11,7 +11,7 @@ from tests.docs.reader import HOW_TO, Reader
 from tests.docs.snippets import snippets
 
 PAGE = HOW_TO / "iggy.md"
-SETTINGS = {"iggy.listen": "127.0.0.1:0", "iggy.http_listen": "127.0.0.1:0"}
+SETTINGS = {f"iggy.{name}": "127.0.0.1:0" for name in ("listen", "http_listen", "quic_listen")}
 ADDRESSES = {"127.0.0.1:8090": "{iggy}", "127.0.0.1:3000": "{iggy_http}"}
 
 

@@ -101,6 +101,10 @@ impl Engine {
         self.detached(py, |broker| broker.serve_iggy(host, port))
     }
 
+    fn serve_iggy_quic(&self, py: Python<'_>, host: &str, port: u16) -> PyResult<u16> {
+        self.detached(py, |broker| broker.serve_iggy_quic(host, port))
+    }
+
     fn serve_iggy_http(
         &self,
         py: Python<'_>,

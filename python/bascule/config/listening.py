@@ -90,6 +90,10 @@ class IggySettings(BaseModel):
         default=OFF,
         description="the same for clients that speak HTTP, usually 127.0.0.1:3000; needs `iggy.listen`",
     )
+    quic_listen: Annotated[str, BeforeValidator(_check_listen)] = Field(
+        default=OFF,
+        description="the same for clients that speak QUIC, a port of UDP, usually 127.0.0.1:8080; needs `iggy.listen`",
+    )
     http_max_request_bytes: int = Field(
         default=2 << 20, ge=1_000, le=128 << 20, description="largest body of a request over HTTP"
     )
@@ -120,12 +124,19 @@ class IggySettings(BaseModel):
         """The same of HTTP."""
         return None if self.http_listen == OFF else parse_address(self.http_listen)
 
+    @property
+    def quic_address(self) -> tuple[str, int] | None:
+        """The same of QUIC."""
+        return None if self.quic_listen == OFF else parse_address(self.quic_listen)
+
     @model_validator(mode="after")
     def _cross_check(self) -> Self:
-        if self.http_address is not None and self.address is None:
-            raise ValueError(
-                f"iggy.http_listen is {self.http_listen} and iggy.listen is off: set iggy.listen too, as 127.0.0.1:8090"
-            )
+        others = {"http_listen": self.http_listen, "quic_listen": self.quic_listen}
+        for name, listen in others.items():
+            if listen != OFF and self.address is None:
+                raise ValueError(
+                    f"iggy.{name} is {listen} and iggy.listen is off: set iggy.listen too, as 127.0.0.1:8090"
+                )
         return self
 
 

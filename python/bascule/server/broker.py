@@ -83,6 +83,7 @@ class Broker:
         http_address: `host:port` of probes and metrics; empty = none.
         iggy_address: `host:port` of the listener for Iggy's clients; empty = none.
         iggy_http_address: the same of those that speak HTTP.
+        iggy_quic_address: the same of those that speak QUIC.
         show_password: called with the generated password of Iggy's first user.
         nats_problem: why NATS was not connected when the broker was ready; empty = it was.
         nats_url: URL of its own nats-server, else of the first configured server, without credentials.
@@ -102,6 +103,7 @@ class Broker:
         self.http_address = ""
         self.iggy_address = ""
         self.iggy_http_address = ""
+        self.iggy_quic_address = ""
         self.show_password: Callable[[str], None] = iggy.print_password
         self.nats_problem = ""
         self.nats_url = "" if settings.nats.standalone else without_credentials(settings.nats.servers[0])
@@ -374,6 +376,7 @@ class Broker:
             password = await asyncio.to_thread(iggy.root_password, self.settings)
             self.iggy_address = await iggy.serve(self.settings, engine, self._iggy, password, self.show_password)
             self.iggy_http_address = await asyncio.to_thread(iggy.serve_http, self.settings, engine)
+            self.iggy_quic_address = await asyncio.to_thread(iggy.serve_quic, self.settings, engine, self._iggy)
 
     def _start_scrub(self, engine: Engine, log: MetadataLog) -> None:
         """Scrub regularly, unless that is off."""

@@ -11,7 +11,7 @@ from bascule.errors import error
 from bascule.logs import emit
 from bascule.protocols.iggy import MAX_PASSWORD_BYTES, MIN_PASSWORD_BYTES, ROOT, IggyAdmin
 
-__all__ = ["print_password", "root_password", "serve", "serve_http"]
+__all__ = ["print_password", "root_password", "serve", "serve_http", "serve_quic"]
 
 DEFAULT_PASSWORD = "iggy"  # noqa: S105 - what everybody knows is refused where others could connect
 ROOT_S = 30.0
@@ -23,8 +23,8 @@ def root_password(settings: Settings) -> str | None:
     Raises:
         UsageError: `configuration_invalid`: the file cannot be read, or holds a password that may not be used.
     """
-    file, address, http = settings.iggy.root_password_file, settings.iggy.address, settings.iggy.http_address
-    if file is None or address is None:
+    file = settings.iggy.root_password_file
+    if file is None or settings.iggy.address is None:
         return None
     password = _read(file)
     if not MIN_PASSWORD_BYTES <= len(password.encode()) <= MAX_PASSWORD_BYTES:
@@ -33,19 +33,26 @@ def root_password(settings: Settings) -> str | None:
             f" {MIN_PASSWORD_BYTES} to {MAX_PASSWORD_BYTES}"
         )
         raise error("configuration_invalid", text, {"file": str(file)})
-    far = {
-        "iggy.listen": settings.iggy.listen if not is_loopback(address[0]) else "",
-        "iggy.http_listen": settings.iggy.http_listen if http is not None and not is_loopback(http[0]) else "",
-    }
-    key = next((name for name, listen in far.items() if listen), None)
-    if password == DEFAULT_PASSWORD and key is not None and not settings.iggy.allow_default_password:
+    far = _open_to_others(settings)
+    if password == DEFAULT_PASSWORD and far and not settings.iggy.allow_default_password:
         text = (
-            f"iggy.root_password_file {file} has the password that everybody knows, and {key} is"
-            f" {far[key]}, where other machines can connect: choose another one, or set"
-            " iggy.allow_default_password"
+            f"iggy.root_password_file {file} has the password that everybody knows, and {far}, where other machines can"
+            " connect: choose another one, or set iggy.allow_default_password"
         )
         raise error("configuration_invalid", text, {"file": str(file)})
     return password
+
+
+def _open_to_others(settings: Settings) -> str:
+    """The first listener that other machines can connect to, with its address; empty = none."""
+    iggy = settings.iggy
+    listeners = {
+        f"iggy.listen is {iggy.listen}": iggy.address,
+        f"iggy.http_listen is {iggy.http_listen}": iggy.http_address,
+        f"iggy.quic_listen is {iggy.quic_listen}": iggy.quic_address,
+    }
+    far = (text for text, address in listeners.items() if address is not None and not is_loopback(address[0]))
+    return next(far, "")
 
 
 def _read(file: Path) -> str:
@@ -102,6 +109,30 @@ def serve_http(settings: Settings, engine: Engine) -> str:
     _warn_of_plain_text(settings, host, given.http_listen)
     shown = host_port(host, port)
     emit(20, "iggy", "Iggy's clients are served over HTTP", address=shown)
+    return shown
+
+
+def serve_quic(settings: Settings, engine: Engine, admin: IggyAdmin) -> str:
+    """Listen for clients that speak QUIC; returns `host:port`, empty = no listener. After `serve`. Blocks.
+
+    Raises:
+        StateError: `address_in_use`.
+        UsageError: `address_unusable`.
+    """
+    address = settings.iggy.quic_address
+    if address is None:
+        return ""
+    host, port = address
+    port = engine.serve_iggy_quic(host, port)
+    admin.system.quic_address = (host, port)
+    if settings.tls.certificate_file is None and not is_loopback(host):
+        text = (
+            "Iggy's clients over QUIC cannot verify the broker, and other machines can connect: set"
+            " tls.certificate_file, and have the clients verify it"
+        )
+        emit(30, "iggy", text, listen=settings.iggy.quic_listen)
+    shown = host_port(host, port)
+    emit(20, "iggy", "Iggy's clients are served over QUIC", address=shown)
     return shown
 
 

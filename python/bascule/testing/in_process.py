@@ -47,6 +47,7 @@ class InProcessBroker(RunningBroker):
             "http_address": running.http_address,
             "iggy_address": running.iggy_address,
             "iggy_http_address": running.iggy_http_address,
+            "iggy_quic_address": running.iggy_quic_address,
             "ready_seconds": running.ready_seconds,
         }
 

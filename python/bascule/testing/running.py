@@ -60,6 +60,11 @@ class RunningBroker(ABC):
         return str(self._ready["iggy_http_address"])
 
     @property
+    def iggy_quic_address(self) -> str:
+        """The same of clients that speak QUIC; empty without `iggy.quic_listen`."""
+        return str(self._ready["iggy_quic_address"])
+
+    @property
     def ready_seconds(self) -> float:
         """Duration of the last start, as measured by the broker."""
         return float(self._ready["ready_seconds"])

@@ -185,6 +185,7 @@ def test_the_ready_file_appears_and_a_signal_ends_it_with_0(tmp_path: Path) -> N
         document = json.loads(ready.read_text())
         assert document["pid"] == process.pid
         addresses = {"address", "nats_url", "http_address", "iggy_address", "iggy_http_address"}
+        addresses |= {"iggy_quic_address"}
         assert set(document) == addresses | {"pid", "ready_seconds"}
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=20)

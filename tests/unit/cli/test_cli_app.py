@@ -305,12 +305,13 @@ def test_the_ready_file_is_written_atomically(tmp_path: Path) -> None:
     broker = Broker(config.load(None, {}, {}))
     broker.address, broker.nats_url, broker.http_address = "127.0.0.1:1", "nats://127.0.0.1:2", "127.0.0.1:3"
     broker.iggy_address, broker.iggy_http_address, broker.ready_seconds = "127.0.0.1:4", "127.0.0.1:5", 0.12345
+    broker.iggy_quic_address = "127.0.0.1:6"
     write_ready_file(path, broker)
     write_ready_file(path, broker)
     document = json.loads(path.read_text())
     assert document.pop("pid") > 0
     addresses = {"address": "127.0.0.1:1", "nats_url": "nats://127.0.0.1:2", "http_address": "127.0.0.1:3"}
-    addresses |= {"iggy_address": "127.0.0.1:4", "iggy_http_address": "127.0.0.1:5"}
+    addresses |= {"iggy_address": "127.0.0.1:4", "iggy_http_address": "127.0.0.1:5", "iggy_quic_address": "127.0.0.1:6"}
     assert document == {**addresses, "ready_seconds": 0.123}
     assert list(path.parent.iterdir()) == [path]
 

@@ -53,9 +53,15 @@ def test_listening_for_other_machines_needs_permission(listen: str) -> None:
     assert load(listen, allow_remote=True).address == config.HttpSettings(listen=listen, allow_remote=True).address
 
 
-def test_http_of_iggy_needs_its_listener() -> None:
-    with pytest.raises(UsageError, match=r"iggy\.listen is off: set iggy\.listen too"):
-        config.load(None, {"iggy.http_listen": "127.0.0.1:3000"}, {})
-    given = {"iggy.http_listen": "127.0.0.1:3000", "iggy.listen": "127.0.0.1:8090"}
-    assert config.load(None, given, {}).iggy.http_address == ("127.0.0.1", 3000)
-    assert config.load(None, {"iggy.listen": "127.0.0.1:8090"}, {}).iggy.http_address is None
+@pytest.mark.parametrize("transport", ["http", "quic"])
+def test_other_transports_of_iggy_need_its_listener(transport: str) -> None:
+    key = f"iggy.{transport}_listen"
+    with pytest.raises(UsageError, match=rf"{key} is 127\.0\.0\.1:3000 and iggy\.listen is off: set iggy\.listen too"):
+        config.load(None, {key: "127.0.0.1:3000"}, {})
+    with pytest.raises(UsageError, match=rf"{key}.*write host:port"):
+        config.load(None, {key: "3000", "iggy.listen": "127.0.0.1:8090"}, {})
+    both = config.load(None, {key: "127.0.0.1:3000", "iggy.listen": "127.0.0.1:8090"}, {})
+    alone = config.load(None, {"iggy.listen": "127.0.0.1:8090"}, {})
+    addresses = [(given.iggy.http_address, given.iggy.quic_address) for given in (both, alone)]
+    address = ("127.0.0.1", 3000)
+    assert addresses == [(address, None) if transport == "http" else (None, address), (None, None)]

@@ -49,6 +49,8 @@ def test_the_password_that_everybody_knows_stays_on_the_loopback_interface(tmp_p
         root_password(settings(file, listen="0.0.0.0:8090"))
     with pytest.raises(UsageError, match=r"iggy\.http_listen is 0\.0\.0\.0:3000"):
         root_password(settings(file, **{"iggy.http_listen": "0.0.0.0:3000"}))
+    with pytest.raises(UsageError, match=r"iggy\.quic_listen is 0\.0\.0\.0:8080"):
+        root_password(settings(file, **{"iggy.quic_listen": "0.0.0.0:8080"}))
     assert root_password(settings(file, listen="0.0.0.0:8090", **{"iggy.allow_default_password": True})) == "iggy"
 
 

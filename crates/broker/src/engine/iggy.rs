@@ -1,7 +1,7 @@
 //! The listeners for Iggy's clients.
 use super::serve::Listening;
 use super::{Engine, EngineError};
-use crate::iggy::{self, IggyContext, IggyHttpSettings};
+use crate::iggy::{self, IggyContext, IggyHttpSettings, QuicListening};
 use std::sync::Arc;
 
 /// What serves Iggy's clients; ended when it is dropped.
@@ -9,8 +9,18 @@ use std::sync::Arc;
 pub(super) struct Listeners {
     frames: Option<Listening>,
     http: Option<Listening>,
-    /// Of both, which share groups, positions and turns.
+    quic: Option<QuicListening>,
+    /// Of all, which share groups, positions and turns.
     context: Option<Arc<IggyContext>>,
+}
+
+impl Listeners {
+    /// Says to clients of QUIC that the broker stops: nothing else would before their time limit.
+    pub(super) async fn close(&mut self) {
+        if let Some(quic) = self.quic.take() {
+            quic.close().await;
+        }
+    }
 }
 
 impl Engine {
@@ -40,6 +50,18 @@ impl Engine {
         let _inside = runtime.enter();
         let (listening, bound) = iggy::listen_http(self.iggy_context(), settings, host, port)?;
         self.state.lock().iggy.http = Some(listening);
+        Ok(bound)
+    }
+
+    /// The same for clients that speak QUIC, on a port of UDP.
+    ///
+    /// # Errors
+    /// `address_in_use`, `address_unusable`, `closed`; `internal`: no certificate could be made.
+    pub fn serve_iggy_quic(&self, host: &str, port: u16) -> Result<u16, EngineError> {
+        let runtime = self.runtime()?;
+        let _inside = runtime.enter();
+        let (listening, bound) = iggy::listen_quic(self.iggy_context(), host, port)?;
+        self.state.lock().iggy.quic = Some(listening);
         Ok(bound)
     }
 

@@ -7,7 +7,7 @@ use crate::liftbridge::{AdminMethods, HealthMethods, LiftbridgeMethods, RawServi
 use crate::limits::Limits;
 use bascule_wire::ErrorCode;
 use std::io;
-use std::net::{SocketAddr, TcpListener as StdListener, ToSocketAddrs};
+use std::net::{SocketAddr, TcpListener as StdListener, ToSocketAddrs, UdpSocket};
 use std::time::{Duration, Instant};
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::sync::oneshot;
@@ -87,10 +87,7 @@ impl BoundPort {
     /// `address_in_use`: somebody listens there. A socket that is bound but does not listen yet is only detected by
     /// [`serve`]. `address_unusable`.
     pub fn bind(host: &str, port: u16) -> Result<Self, EngineError> {
-        let addresses: Vec<SocketAddr> = (host, port)
-            .to_socket_addrs()
-            .map_err(|error| refused(host, port, &error))?
-            .collect();
+        let addresses = resolve(host, port).map_err(|error| refused(host, port, &error))?;
         let mut last = io::Error::new(io::ErrorKind::InvalidInput, "the name has no address");
         for address in addresses {
             match bind_one(address) {
@@ -224,17 +221,28 @@ pub(crate) fn listen(host: &str, port: u16) -> Result<(TcpListener, u16), Engine
     Ok((listener, bound))
 }
 
+/// A UDP socket on `host`; port 0 = any free one. Returns the bound port too.
+///
+/// # Errors
+/// `address_in_use`, `address_unusable`.
+pub(crate) fn bind_udp(host: &str, port: u16) -> Result<(UdpSocket, u16), EngineError> {
+    let failed = |error: io::Error| refused(host, port, &error);
+    let addresses = resolve(host, port).map_err(failed)?;
+    let socket = UdpSocket::bind(&addresses[..]).map_err(failed)?;
+    let bound = socket.local_addr().map_err(failed)?.port();
+    Ok((socket, bound))
+}
+
 fn bind(host: &str, port: u16) -> Result<StdListener, EngineError> {
-    let addresses: Vec<SocketAddr> = (host, port)
-        .to_socket_addrs()
-        .map_err(|error| refused(host, port, &error))?
-        .collect();
-    let listener =
-        StdListener::bind(&addresses[..]).map_err(|error| refused(host, port, &error))?;
-    listener
-        .set_nonblocking(true)
-        .map_err(|error| refused(host, port, &error))?;
+    let failed = |error: io::Error| refused(host, port, &error);
+    let addresses = resolve(host, port).map_err(failed)?;
+    let listener = StdListener::bind(&addresses[..]).map_err(failed)?;
+    listener.set_nonblocking(true).map_err(failed)?;
     Ok(listener)
+}
+
+fn resolve(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
+    Ok((host, port).to_socket_addrs()?.collect())
 }
 
 fn refused(host: &str, port: u16, error: &io::Error) -> EngineError {

@@ -3,7 +3,7 @@ use super::context::IggyContext;
 use super::groups::GroupKey;
 use super::refused::Refused;
 use super::resolve;
-use bascule_wire::iggy::v1::ClientsReply;
+use bascule_wire::iggy::v1::{ClientsReply, Transport};
 use bascule_wire::iggy::{Generation, Status};
 use bytes::Bytes;
 use parking_lot::Mutex;
@@ -17,6 +17,7 @@ pub(crate) struct Clients(Mutex<BTreeMap<u32, Client>>);
 
 #[derive(Clone, Copy, Debug)]
 struct Client {
+    transport: Transport,
     address: Option<SocketAddr>,
     /// Number of the user who has logged in, from 1; 0 = nobody has.
     user: u32,
@@ -49,8 +50,18 @@ pub(super) struct Listed {
 }
 
 impl Listed {
-    pub(super) fn new(clients: &Arc<Clients>, number: u32, address: Option<SocketAddr>) -> Self {
-        clients.0.lock().insert(number, Client { address, user: 0 });
+    pub(super) fn new(
+        clients: &Arc<Clients>,
+        number: u32,
+        transport: Transport,
+        address: Option<SocketAddr>,
+    ) -> Self {
+        let client = Client {
+            transport,
+            address,
+            user: 0,
+        };
+        clients.0.lock().insert(number, client);
         Self {
             clients: clients.clone(),
             number,
@@ -140,7 +151,7 @@ fn show(reply: &mut ClientsReply, number: u32, client: Client, groups: usize) {
         .address
         .map_or_else(String::new, |peer| peer.to_string());
     let groups = u32::try_from(groups).unwrap_or(u32::MAX);
-    reply.client(number, client.user, &address, groups);
+    reply.client(number, client.user, client.transport, &address, groups);
 }
 
 /// Numbers from 1 of stream, topic and group of those that exist.

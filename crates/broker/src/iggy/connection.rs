@@ -11,7 +11,7 @@ use crate::admission::{Identity, PATIENCE, Stream, opened};
 use crate::events;
 use crate::tls::Peer;
 use crate::user_rights::{UserAction, UserRights};
-use bascule_wire::iggy::v1::{self, Login};
+use bascule_wire::iggy::v1::{self, Login, Transport};
 use bascule_wire::iggy::{
     Generation, LOGIN_REQUEST_BYTES, MAX_REQUEST_BYTES, REPLY_HEAD_BYTES, Status, v2,
     write_reply_head,
@@ -76,9 +76,20 @@ impl Connection {
             context.statistics.handshakes_failed.add(1);
             return;
         };
+        let connection = Self::new(context, peer, Transport::Tcp, is_known);
+        connection.converse(stream).await;
+    }
+
+    /// A client that is connected and has not logged in. Nothing of it is left when this is dropped.
+    pub(super) fn new(
+        context: Arc<IggyContext>,
+        peer: Peer,
+        transport: Transport,
+        is_known: Arc<AtomicBool>,
+    ) -> Self {
         let groups = Memberships::new(&context.members);
-        let listed = Listed::new(&context.clients, groups.client(), peer.address);
-        let connection = Self {
+        let listed = Listed::new(&context.clients, groups.client(), transport, peer.address);
+        Self {
             context,
             groups,
             listed,
@@ -89,19 +100,30 @@ impl Connection {
             session: None,
             is_known,
             place: None,
-        };
-        connection.converse(stream).await;
+        }
+    }
+
+    /// Largest payload of the next request, bytes.
+    pub(super) fn most_bytes(&self) -> usize {
+        if self.user.is_some() {
+            MAX_REQUEST_BYTES
+        } else {
+            LOGIN_REQUEST_BYTES
+        }
+    }
+
+    /// The frame of the reply to a request, in two parts.
+    pub(super) async fn answer_frame(&mut self, head: Head, payload: Bytes) -> (Bytes, Bytes) {
+        match head {
+            Head::Short(code) => (Bytes::new(), self.answer_short(code, payload).await),
+            Head::Long(header) => self.answer_long(header, payload).await,
+        }
     }
 
     async fn converse(mut self, mut stream: Stream) {
         let mut frames = Frames::new(self.context.listener.admission.clone());
         loop {
-            let most = if self.user.is_some() {
-                MAX_REQUEST_BYTES
-            } else {
-                LOGIN_REQUEST_BYTES
-            };
-            let request = match frames.next(&mut stream, most).await {
+            let request = match frames.next(&mut stream, self.most_bytes()).await {
                 Ok(request) => request,
                 Err(ReadFailure::Gone(_)) => return,
                 Err(failure) => {
@@ -112,10 +134,7 @@ impl Connection {
             if !self.context.run_state.is_serving() {
                 return;
             }
-            let (head, reply) = match request.head {
-                Head::Short(code) => (Bytes::new(), self.answer_short(code, request.payload).await),
-                Head::Long(header) => self.answer_long(header, request.payload).await,
-            };
+            let (head, reply) = self.answer_frame(request.head, request.payload).await;
             drop(request.share);
             // A client that does not read its reply is closed.
             let mut reply = head.chain(reply);

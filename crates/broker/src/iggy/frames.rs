@@ -50,6 +50,12 @@ pub(super) enum ReadFailure {
     /// It began and did not end.
     #[error("a request did not arrive within {} s", PATIENCE.as_secs())]
     Late,
+    /// A stream of one request has more.
+    #[error("bytes follow the request on its stream")]
+    Behind,
+    /// A connection keeps its way of framing.
+    #[error("requests of the connection were framed otherwise")]
+    Family,
 }
 
 /// The bytes that have arrived and are not part of a request yet.
@@ -86,6 +92,30 @@ impl Frames {
         }
         let whole = timeout(PATIENCE, self.rest(stream, most));
         whole.await.map_err(|_| ReadFailure::Late)?
+    }
+
+    /// The one request of a stream, which ends behind it, with at most `most` bytes of payload.
+    ///
+    /// # Errors
+    /// [`ReadFailure`]: nothing more can be read of the stream.
+    pub(super) async fn only(
+        &mut self,
+        stream: &mut (impl AsyncRead + Unpin),
+        most: usize,
+    ) -> Result<Request, ReadFailure> {
+        let whole = timeout(PATIENCE, async {
+            let request = self.rest(stream, most).await?;
+            if !self.buffer.is_empty() || stream.read(&mut [0]).await? > 0 {
+                return Err(ReadFailure::Behind);
+            }
+            Ok(request)
+        });
+        whole.await.map_err(|_| ReadFailure::Late)?
+    }
+
+    /// How the client frames its requests, once the first bytes have come.
+    pub(super) fn family(&self) -> Option<Family> {
+        self.family
     }
 
     async fn rest(

@@ -1,21 +1,19 @@
 //! From the listening socket to connections.
 //!
-//! A connection that has not logged in is a socket and a task: at most `limits.handshakes` of them are open, and a further
-//! one closes the oldest, so that clients which only connect keep nobody out. With its login it takes a place among
-//! `limits.connections`, which it keeps until it ends.
+//! A connection that has not logged in is a socket and a task, which may give way (`connection_tasks`). With its login it takes a
+//! place among `limits.connections`, which it keeps until it ends.
 use super::connection::Connection;
+use super::connection_tasks::ConnectionTasks;
 use super::context::IggyContext;
 use super::http::{self, IggyHttpSettings, Site};
 use crate::engine::error::EngineError;
 use crate::engine::serve::{self, Listening};
-use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::task::{AbortHandle, JoinSet};
 
 /// After an accept that failed, mostly for a lack of descriptors.
 const PAUSE: Duration = Duration::from_millis(50);
@@ -54,28 +52,18 @@ fn accept(
 ) -> Result<(Listening, u16), EngineError> {
     let (listener, bound) = serve::listen(host, port)?;
     let acceptor = Acceptor {
-        context,
         site,
-        connections: JoinSet::new(),
-        strangers: VecDeque::new(),
+        connections: ConnectionTasks::new(context.clone()),
+        context,
     };
     Ok((Listening::start(acceptor.run(listener)), bound))
-}
-
-/// A connection that had not logged in when it was last seen.
-struct Stranger {
-    task: AbortHandle,
-    is_known: Arc<AtomicBool>,
 }
 
 struct Acceptor {
     context: Arc<IggyContext>,
     /// `None` = clients send frames.
     site: Option<Arc<Site>>,
-    /// Aborted when this is dropped.
-    connections: JoinSet<()>,
-    /// Newest last.
-    strangers: VecDeque<Stranger>,
+    connections: ConnectionTasks,
 }
 
 impl Acceptor {
@@ -91,7 +79,7 @@ impl Acceptor {
                         tokio::time::sleep(PAUSE).await;
                     }
                 },
-                Some(_) = self.connections.join_next() => {}
+                Some(()) = self.connections.ended() => {}
             }
         }
     }
@@ -107,29 +95,12 @@ impl Acceptor {
         let is_known = Arc::<AtomicBool>::default();
         let (context, known) = (self.context.clone(), is_known.clone());
         let site = self.site.clone();
-        let task = self.connections.spawn(async move {
+        self.connections.start(is_known, async move {
             match site {
                 None => Connection::serve(context, stream, known).await,
                 Some(site) => http::serve(site, stream, known).await,
             }
             drop(place);
         });
-        self.strangers.push_back(Stranger { task, is_known });
-        self.keep_newest();
-    }
-
-    fn keep_newest(&mut self) {
-        let most = self.context.limits.handshakes;
-        if self.strangers.len() <= most {
-            return;
-        }
-        self.strangers
-            .retain(|one| !one.is_known.load(Ordering::Acquire) && !one.task.is_finished());
-        if self.strangers.len() > most
-            && let Some(oldest) = self.strangers.pop_front()
-        {
-            oldest.task.abort();
-            self.context.statistics.handshakes_failed.add(1);
-        }
     }
 }

@@ -1,14 +1,14 @@
-//! Iggy's clients (v1, v1b and v2, servers 0.4 to 0.9) on a port of their own: frames over TCP, with TLS when the broker has a certificate.
+//! Iggy's clients (v1, v1b and v2, servers 0.4 to 0.9) on ports of their own: frames over TCP, with TLS when the broker has a certificate, and over QUIC.
 //!
 //! * `context`: what all of it uses of the broker.
-//! * `listener`: from the socket to connections, and which of them give way.
+//! * `listener`: from the socket to connections. `connection_tasks`: which of them give way.
 //! * `frames`: requests out of a connection's bytes, with their bounds.
 //! * `connection`: one client from its first byte to its last; login, and which command goes where.
 //! * `long`: requests of v2, with `session` (which were answered) and `producers` (with which its sends are stored once).
 //! * `caller`: whether the user of a session may do what it asks.
 //! * `refused`: statuses of what fails.
 //! * `resolve`: streams, topics and partitions by number or name.
-//! * `http`: the same over HTTP, on another port.
+//! * `quic`: the same over QUIC, with a stream for each request. `http`: the same over HTTP.
 //! * `send`, `poll`, `offsets` (`positions`, `pending`): the commands that move records. `groups`: who reads what. `clients`: who is connected. Every other one is decided by the control plane.
 //!
 //! Requests of a connection are answered in order, one at a time. Foreign words (stream for namespace, topic for stream)
@@ -16,6 +16,7 @@
 mod caller;
 mod clients;
 mod connection;
+mod connection_tasks;
 mod context;
 mod frames;
 mod groups;
@@ -27,6 +28,7 @@ mod pending;
 mod poll;
 mod positions;
 mod producers;
+mod quic;
 mod refused;
 mod resolve;
 mod send;
@@ -38,3 +40,4 @@ pub(crate) use context::{IggyContext, Turns};
 pub use http::IggyHttpSettings;
 pub(crate) use listener::{listen, listen_http};
 pub(crate) use producers::Producers;
+pub(crate) use quic::{QuicListening, listen_quic};

@@ -13,11 +13,11 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// More than an answer may take.
-const LIMIT: Duration = Duration::from_secs(30);
-const OK: u32 = 0;
+pub(super) const LIMIT: Duration = Duration::from_secs(30);
+pub(super) const OK: u32 = 0;
 
-struct Served {
-    engine: Arc<Engine>,
+pub(super) struct Served {
+    pub(super) engine: Arc<Engine>,
     port: u16,
     stop: Arc<AtomicBool>,
     control: Option<JoinHandle<()>>,
@@ -25,7 +25,7 @@ struct Served {
 }
 
 impl Served {
-    fn start(limits: &serde_json::Value) -> Self {
+    pub(super) fn start(limits: &serde_json::Value) -> Self {
         let data = tempfile::tempdir().unwrap();
         let settings = json!({
             "data_dir": data.path(), "cluster_id": "c", "broker_id": "b", "runtime_threads": 1, "namespace": "n",
@@ -60,13 +60,13 @@ impl Served {
         }
     }
 
-    fn connect(&self) -> TcpStream {
+    pub(super) fn connect(&self) -> TcpStream {
         let stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
         stream.set_read_timeout(Some(LIMIT)).unwrap();
         stream
     }
 
-    fn logged_in(&self) -> TcpStream {
+    pub(super) fn logged_in(&self) -> TcpStream {
         let mut stream = self.connect();
         assert_eq!(
             ask(&mut stream, 38, &login("secret")),
@@ -113,7 +113,7 @@ fn rejection(status: i32, iggy_status: Option<u32>) -> Rejection {
     }
 }
 
-fn login(password: &str) -> Vec<u8> {
+pub(super) fn login(password: &str) -> Vec<u8> {
     let mut payload = b"\x04iggy".to_vec();
     payload.push(password.len() as u8);
     payload.extend_from_slice(password.as_bytes());
@@ -121,7 +121,7 @@ fn login(password: &str) -> Vec<u8> {
     payload
 }
 
-fn frame(code: u32, payload: &[u8]) -> Vec<u8> {
+pub(super) fn frame(code: u32, payload: &[u8]) -> Vec<u8> {
     let mut frame = (payload.len() as u32 + 4).to_le_bytes().to_vec();
     frame.extend_from_slice(&code.to_le_bytes());
     frame.extend_from_slice(payload);
@@ -138,12 +138,12 @@ fn reply(stream: &mut TcpStream) -> (u32, Vec<u8>) {
     (number(0), payload)
 }
 
-fn ask(stream: &mut TcpStream, code: u32, payload: &[u8]) -> (u32, Vec<u8>) {
+pub(super) fn ask(stream: &mut TcpStream, code: u32, payload: &[u8]) -> (u32, Vec<u8>) {
     stream.write_all(&frame(code, payload)).unwrap();
     reply(stream)
 }
 
-fn refused(status: Status) -> (u32, Vec<u8>) {
+pub(super) fn refused(status: Status) -> (u32, Vec<u8>) {
     (status.code(), Vec::new())
 }
 

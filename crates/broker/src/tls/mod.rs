@@ -1,20 +1,23 @@
-//! TLS on the gRPC port: the broker's certificate, the accepted client certificates, and the identity of a client.
+//! TLS on the listeners: the broker's certificate, the accepted client certificates, and the identity of a client.
 //!
 //! There is one configuration at a time, replaced as a whole: connections after their handshake keep the old one, later ones
 //! get the new one. A configuration that cannot be used is rejected, and the old one stays.
 //!
 //! * [`load`]: from files to a configuration, with one sentence for each thing that can be wrong with them.
 //! * [`certificate`]: the fields of a certificate: subject, common name, validity.
+//! * [`quic`]: what QUIC is served with, which has TLS without a certificate file too.
 //! * [`PeerTls`]: both sides of connections between brokers.
 //! * [`mod@handshake`]: a connection's first bytes, and reports of those that fail.
 mod certificate;
 mod handshake;
 mod load;
 mod peers;
+mod quic;
 
 pub(crate) use handshake::handshake;
 pub use load::{TlsError, TlsSettings};
 pub use peers::{PeerTls, PeerTlsSettings};
+pub(crate) use quic::quic_config;
 
 use crate::events::{Caller, LogLimiter};
 use arc_swap::ArcSwapOption;

@@ -141,6 +141,7 @@ def _greeting(url: str, broker: "Broker") -> Sequence[str]:
     http = [f"  Probes and metrics        http://{broker.http_address}/metrics"] if broker.http_address else []
     iggy = [f"  Iggy                      {broker.iggy_address}"] if broker.iggy_address else []
     iggy_http = [f"  Iggy over HTTP            {broker.iggy_http_address}"] if broker.iggy_http_address else []
+    iggy_quic = [f"  Iggy over QUIC            {broker.iggy_quic_address}"] if broker.iggy_quic_address else []
     return (
         f"bascule is ready after {broker.ready_seconds:.2f} s; stop it with Ctrl-C",
         f"  Liftbridge, Arrow Flight  {broker.address}",
@@ -148,6 +149,7 @@ def _greeting(url: str, broker: "Broker") -> Sequence[str]:
         *http,
         *iggy,
         *iggy_http,
+        *iggy_quic,
         "",
         "Three commands to try in another terminal:",
         f"  {program} stream create hello --subject 'hello.>' --url {url}",
@@ -168,6 +170,7 @@ def write_ready_file(file: Path, broker: "Broker") -> None:
         "http_address": broker.http_address,
         "iggy_address": broker.iggy_address,
         "iggy_http_address": broker.iggy_http_address,
+        "iggy_quic_address": broker.iggy_quic_address,
         "pid": os.getpid(),
         "ready_seconds": round(broker.ready_seconds, 3),
     }

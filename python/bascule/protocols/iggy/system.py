@@ -29,9 +29,11 @@ class SystemCommands:
 
     Attributes:
         address: host and port where clients are served; `None` = not yet.
+        quic_address: the same of those that speak QUIC; `None` = none are.
     """
 
     address: tuple[str, int] | None = None
+    quic_address: tuple[str, int] | None = None
 
     def __init__(self, controller: Controller, machine: Machine) -> None:
         self._controller = controller
@@ -50,17 +52,22 @@ class SystemCommands:
         """GET_CLUSTER_METADATA: one node, this broker at the address that the client dialled.
 
         Raises:
-            IggyError: 5: the listener is on every interface, and which one the client dialled is not known.
+            IggyError: 5: the listener is on every interface, or TCP and QUIC are on different ones, and which one the
+                client dialled is not known.
         """
         if self.address is None:
             raise IggyError(IggyStatus.FEATURE_UNAVAILABLE, "clients are not served yet")
         host, port = self.address
+        quic_host, quic_port = self.quic_address or (host, 0)
+        if quic_host != host:
+            text = f"iggy.listen is on {host}, iggy.quic_listen on {quic_host}: set both to what clients dial"
+            raise IggyError(IggyStatus.FEATURE_UNAVAILABLE, text)
         if host in _EVERYWHERE:
             host = request.peer.rpartition(":")[0].strip("[]")
             if not ip_address(host).is_loopback:
                 text = f"iggy.listen is on every interface: set it to the address that clients dial, {request.peer} too"
                 raise IggyError(IggyStatus.FEATURE_UNAVAILABLE, text)
-        node = long_text(_NODE) + long_text(host) + struct.pack("<HHHHBB", port, 0, 0, 0, _LEADER, _HEALTHY)
+        node = long_text(_NODE) + long_text(host) + struct.pack("<HHHHBB", port, quic_port, 0, 0, _LEADER, _HEALTHY)
         return long_text(_CLUSTER) + struct.pack("<I", 1) + node
 
     async def describe_options(self, request: IggyRequest[DescribeOptions]) -> bytes:

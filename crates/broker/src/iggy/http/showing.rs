@@ -1,5 +1,6 @@
 //! JSON of replies about offsets, groups and connections.
 use bascule_wire::iggy::Generation;
+use bascule_wire::iggy::v1::Transport;
 use serde::Serialize;
 
 /// The fields of a reply that are left.
@@ -135,13 +136,14 @@ struct Place {
 impl Connected {
     /// From a reply whose numbers count from 1; 0 = nobody has logged in.
     fn head(from: &mut Fields<'_>, generation: Generation) -> Option<Self> {
-        let (client_id, user, _) = (from.u32()?, from.u32()?, from.u8()?);
+        let (client_id, user) = (from.u32()?, from.u32()?);
+        let transport = Transport::of(from.u8()?)?;
         let bytes = from.u32()? as usize;
         Some(Self {
             client_id,
             user_id: (user > 0).then(|| generation.show(user)),
             address: from.text(bytes)?,
-            transport: "TCP",
+            transport: transport.name(),
             consumer_groups_count: from.u32()?,
             consumer_groups: None,
         })

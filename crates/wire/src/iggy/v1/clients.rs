@@ -3,8 +3,34 @@ use crate::iggy::Generation;
 use crate::iggy::frame::{REPLY_HEAD_BYTES, framed};
 use bytes::{BufMut, Bytes, BytesMut};
 
-/// The only transport that is offered.
-const TCP: u8 = 1;
+/// What a client is connected by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Transport {
+    /// Frames back to back, with or without TLS.
+    Tcp = 1,
+    /// A stream for each request.
+    Quic = 2,
+}
+
+impl Transport {
+    /// The transport of this number; `None` = clients of another one are not served.
+    pub fn of(number: u8) -> Option<Self> {
+        match number {
+            1 => Some(Self::Tcp),
+            2 => Some(Self::Quic),
+            _ => None,
+        }
+    }
+
+    /// As JSON shows it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Tcp => "TCP",
+            Self::Quic => "QUIC",
+        }
+    }
+}
 
 /// The reply that shows connections, being written: the head of its frame included.
 #[derive(Debug)]
@@ -29,10 +55,17 @@ impl ClientsReply {
     }
 
     /// Adds a connection. `number` is the same in every generation; `user`: from 1, 0 = nobody has logged in.
-    pub fn client(&mut self, number: u32, user: u32, address: &str, groups: u32) {
+    pub fn client(
+        &mut self,
+        number: u32,
+        user: u32,
+        transport: Transport,
+        address: &str,
+        groups: u32,
+    ) {
         self.out.put_u32_le(number);
         self.out.put_u32_le(self.generation.show(user));
-        self.out.put_u8(TCP);
+        self.out.put_u8(transport as u8);
         self.out
             .put_u32_le(u32::try_from(address.len()).unwrap_or(u32::MAX));
         self.out.put_slice(address.as_bytes());
@@ -58,15 +91,25 @@ mod tests {
 
     #[test]
     fn a_connection_and_its_groups_lie_as_clients_read_them() {
-        let shown = |generation| {
+        let shown = |generation, transport| {
             let mut reply = ClientsReply::new(generation);
-            reply.client(7, 1, "h:1", 1);
+            reply.client(7, 1, transport, "h:1", 1);
             reply.group(2, 3, 4);
             reply.finish().to_vec()
         };
         let expected = b"\0\0\0\0\x20\0\0\0\x07\0\0\0\x01\0\0\0\x01\x03\0\0\0h:1\x01\0\0\0\x02\0\0\0\x03\0\0\0\x04\0\0\0";
-        assert_eq!(shown(Generation::V1), expected);
-        let expected = b"\0\0\0\0\x20\0\0\0\x07\0\0\0\0\0\0\0\x01\x03\0\0\0h:1\x01\0\0\0\x01\0\0\0\x02\0\0\0\x03\0\0\0";
-        assert_eq!(shown(Generation::Sdk9), expected);
+        assert_eq!(shown(Generation::V1, Transport::Tcp), expected);
+        let expected = b"\0\0\0\0\x20\0\0\0\x07\0\0\0\0\0\0\0\x02\x03\0\0\0h:1\x01\0\0\0\x01\0\0\0\x02\0\0\0\x03\0\0\0";
+        assert_eq!(shown(Generation::Sdk9, Transport::Quic), expected);
+    }
+
+    #[test]
+    fn every_transport_has_one_number() {
+        for number in 0..=u8::MAX {
+            let found = Transport::of(number);
+            assert!(found.is_none_or(|transport| transport as u8 == number));
+        }
+        let served = [1, 2].map(|number| Transport::of(number).map(Transport::name));
+        assert_eq!(served, [Some("TCP"), Some("QUIC")]);
     }
 }

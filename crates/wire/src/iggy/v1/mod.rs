@@ -13,7 +13,7 @@ mod send;
 mod tests;
 mod unstated;
 
-pub use clients::ClientsReply;
+pub use clients::{ClientsReply, Transport};
 pub use groups::{Group, GroupsReply, Topic};
 pub use identifiers::{Consumer, ConsumerKind, Identifier, Partitioning, Strategy};
 pub use login::Login;

@@ -14,7 +14,7 @@ const REPLY: u8 = 8;
 const EVICTION: u8 = 13;
 
 /// Header of a request. Fields that only servers among themselves use are passed over.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RequestHeader {
     /// Bytes that follow the header; at most the bound it was read with.
     pub body_bytes: usize,
