@@ -93,10 +93,11 @@ def test_the_page_is_followed_to_its_end(tmp_path: Path) -> None:
             if step.text.startswith("until"):
                 assert started.end("b3", signal.SIGKILL) == -signal.SIGKILL
             printed.append(shell(step.text, tmp_path, {"COLUMNS": "300"}))
-    founded, created, fenced, returned = printed
+    founded, created, fenced, published, returned = printed
     assert [re.findall(rf"^{name} +(\w+)", founded, re.MULTILINE) for name in ("b1", "b2", "b3")] == [["live"]] * 3
     assert "orders" in created
     assert re.search(r"^b3 +fenced +20\d\d-", fenced, re.MULTILINE)
     assert [re.findall(rf"^{name} +(\w+)", fenced, re.MULTILINE) for name in ("b1", "b2")] == [["live"]] * 2
+    assert published.splitlines()[-2:] == ["20.5", "21.0"]
     assert re.search(r"^b3 +live", returned, re.MULTILINE)
     assert {"orders", "payments"} <= set(returned.split())

@@ -10,6 +10,7 @@
 //! * [`http`]: probes and metrics on a port of their own; [`checks`]: what they report; `metrics`: what is counted.
 //! * [`consensus`]: the metadata log, by one voter so far; `metadata`: its snapshots; [`tools`]: a data directory that no broker uses.
 //! * [`peer`]: connections between brokers of a cluster.
+//! * `forward`: publishes of clients, handed to the broker that leads.
 //! * `replication`: followers fetch from leaders, and leaders report to the controller.
 //! * [`lag`]: how far consumer groups and queries are behind.
 //! * `clock`: the time of day.
@@ -28,6 +29,7 @@ pub mod encryption;
 pub mod engine;
 pub mod events;
 mod flight;
+mod forward;
 #[doc(hidden)]
 pub mod fuzz;
 pub mod groups;

@@ -1,6 +1,8 @@
 //! The metadata that the data plane needs: one immutable value, replaced as a whole.
 use crate::partition::Partition;
 use crate::user_rights::UserRights;
+use bascule_wire::subject::partition_subject;
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -146,6 +148,14 @@ impl StreamView {
     /// Whether a publish to any partition resumes others first.
     pub fn wakes_on_publish(&self) -> bool {
         self.resume_all && self.partitions.iter().any(|partition| partition.paused)
+    }
+
+    /// Subject that a partition listens on; empty = none.
+    pub fn partition_subject(&self, number: u32) -> Cow<'_, str> {
+        if self.partition_by_subject || self.subject.is_empty() {
+            return Cow::Borrowed(&self.subject);
+        }
+        partition_subject(&self.subject, number)
     }
 
     /// A partition by number; negative numbers are none.

@@ -1,7 +1,10 @@
 //! What arrives at the port for other brokers.
+use bascule_record::SealedBatch;
+use bascule_wire::peer::forward::FORWARD_RECORDS;
 use bascule_wire::peer::frame::CONTROL_BYTES;
 use bascule_wire::peer::{
-    Fetch, FetchAnswer, Frame, FrameType, Hello, HelloAnswer, Join, JoinAnswer, Preamble, RaftHead,
+    Fetch, FetchAnswer, Forward, ForwardAnswer, Frame, FrameType, Hello, HelloAnswer, Join,
+    JoinAnswer, Preamble, RaftHead,
 };
 use bytes::Bytes;
 
@@ -48,6 +51,21 @@ fn one(preamble: [u8; Preamble::BYTES], payload: &[u8]) {
             if let Ok(answer) = FetchAnswer::read(&frame) {
                 let bytes = answer.answers.iter().map(|one| u64::from(one.bytes));
                 assert_eq!(bytes.sum::<u64>(), frame.body.len() as u64);
+            }
+        }
+        FrameType::Forward => {
+            if let Ok(forward) = Forward::read(&frame) {
+                assert!(forward.request > 0 && forward.records as usize <= FORWARD_RECORDS);
+                if let Ok(records) = forward.read_records(frame.body.clone()) {
+                    assert_eq!(records.len(), forward.records as usize);
+                }
+                // What is stored of it, by the leader.
+                let _ = SealedBatch::read_unplaced(&frame.body, 1 << 20);
+            }
+        }
+        FrameType::ForwardAnswer => {
+            if let Ok(answer) = ForwardAnswer::read(&frame) {
+                assert!(answer.text.len() <= 1024);
             }
         }
         FrameType::HelloAnswer => {

@@ -1,8 +1,10 @@
-//! A stored batch that is to be stored a second time, in another place.
+//! A batch that is to be stored in another place: one that was stored before, or one that was sealed on another broker.
 use crate::batch::decrypt;
 use crate::crypt::{KeyRing, TAG_BYTES};
+use crate::layout::HEADER_ENTRY_BYTES;
 use crate::seal::blank_header;
-use crate::{Columns, DamageError, Flags, HEADER_BYTES, Header, Producer, SealedBatch};
+use crate::{Batch, Columns, DamageError, Flags, HEADER_BYTES, Header, Producer, SealedBatch};
+use bytes::Bytes;
 
 /// Why a stored batch cannot be stored again.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -21,6 +23,16 @@ pub enum RestoreError {
         flags: u16,
         /// Column bits.
         columns: u16,
+    },
+    /// A record is larger than its stream allows.
+    #[error(
+        "a record has {bytes} bytes, and the stream allows {limit}: send smaller ones, or raise max_record_bytes"
+    )]
+    TooLarge {
+        /// Of the record, bytes.
+        bytes: usize,
+        /// The most, bytes.
+        limit: usize,
     },
 }
 
@@ -66,6 +78,52 @@ impl SealedBatch {
         header.raw_bytes = old.raw_bytes;
         Ok(Self { header, bytes })
     }
+
+    /// The bytes of a batch without its place, for [`SealedBatch::read_unplaced`] on the broker that stores it.
+    pub fn to_unplaced(self) -> Bytes {
+        self.finish()
+    }
+
+    /// A batch that was sealed elsewhere and has no place yet. Everything is checked: header, checksums, columns, and that each record
+    /// has at most `record_bytes` bytes.
+    ///
+    /// # Errors
+    /// [`RestoreError`]: `Kind` for a batch that was stored before.
+    pub fn read_unplaced(bytes: &Bytes, record_bytes: usize) -> Result<Self, RestoreError> {
+        let batch = Batch::read(bytes)?;
+        let header = batch.header();
+        if header.flags.0 & !Flags::PRODUCER != 0 || header.incarnation != 0 {
+            return Err(RestoreError::Kind {
+                flags: header.flags.0,
+                columns: header.columns.0,
+            });
+        }
+        for index in 0..batch.len() {
+            let found = content_bytes(&batch, index);
+            if found > record_bytes {
+                return Err(RestoreError::TooLarge {
+                    bytes: found,
+                    limit: record_bytes,
+                });
+            }
+        }
+        Ok(Self {
+            header: *header,
+            bytes: bytes.to_vec(),
+        })
+    }
+}
+
+/// Bytes of a record as [`crate::RecordRef::check`] counts them.
+fn content_bytes(batch: &Batch, index: usize) -> usize {
+    let headers = batch
+        .headers(index)
+        .map(|header| HEADER_ENTRY_BYTES + header.key.len() + header.value.len());
+    let texts = [batch.subject(index), batch.reply(index)];
+    batch.key(index).map_or(0, <[u8]>::len)
+        + batch.value(index).map_or(0, <[u8]>::len)
+        + texts.into_iter().flatten().map(str::len).sum::<usize>()
+        + headers.sum::<usize>()
 }
 
 /// The stored payload, which has the length and the checksum of the header.

@@ -1,10 +1,14 @@
 //! Frames between brokers: golden bytes, bounds, and what is refused.
 #![allow(clippy::unwrap_used)] // a test that cannot continue must stop
+use bascule_wire::peer::forward::{
+    DEADLINE_MS, FORWARD_RECORDS, ForwardProducer, ForwardRejected, ForwardedHeader, RejectedFor,
+};
 use bascule_wire::peer::frame::{CONTROL_BYTES, DATA_BYTES, GREETING_BYTES};
 use bascule_wire::peer::{Fetch, FetchAnswer, Slot, SlotAnswer, SlotOutcome};
+use bascule_wire::peer::{Forward, ForwardAnswer, ForwardOutcome, ForwardedRecord};
 use bascule_wire::peer::{
-    Frame, FrameError, FrameType, Hello, HelloAnswer, Join, JoinAnswer, Preamble, RaftHead,
-    RefusalCode,
+    Frame, FrameError, FrameType, Hello, HelloAnswer, Join, JoinAnswer, Preamble, Purpose,
+    RaftHead, RefusalCode,
 };
 use bytes::Bytes;
 use proptest::prelude::*;
@@ -45,6 +49,7 @@ fn hello() -> Hello {
         receiver_boot_epoch: 6,
         receiver_nonce: 0x8877_6655_4433_2211,
         time_ns: 1_800_000_000_000_000_000,
+        purpose: Purpose::Control as i32,
     }
 }
 
@@ -113,7 +118,13 @@ fn golden_frames_are_read_and_written() {
         let again = match frame.kind {
             FrameType::Hello => {
                 let head = Hello::read(&frame).unwrap();
-                assert_eq!(head, hello());
+                let expected = Hello {
+                    purpose: head.purpose,
+                    ..hello()
+                };
+                assert_eq!(head, expected);
+                let is_named = text("name") == "hello_publishes";
+                assert_eq!(head.purpose() == Purpose::Publishes, is_named);
                 Frame::write(frame.kind, &head, &frame.body)
             }
             FrameType::Join => {
@@ -129,6 +140,22 @@ fn golden_frames_are_read_and_written() {
                 let head = HelloAnswer::read(&frame).unwrap();
                 Frame::write(frame.kind, &head, &frame.body)
             }
+            FrameType::Forward => {
+                let head = Forward::read(&frame).unwrap();
+                let records = head.read_records(frame.body.clone()).unwrap();
+                let body = if records.is_empty() {
+                    frame.body.to_vec()
+                } else {
+                    let written = records
+                        .iter()
+                        .flat_map(Message::encode_length_delimited_to_vec);
+                    written.collect()
+                };
+                Frame::write(frame.kind, &head, &body)
+            }
+            FrameType::ForwardAnswer => {
+                Frame::write(frame.kind, &ForwardAnswer::read(&frame).unwrap(), b"")
+            }
             FrameType::Fetch => Frame::write(frame.kind, &Fetch::read(&frame).unwrap(), b""),
             FrameType::FetchAnswer => {
                 let head = FetchAnswer::read(&frame).unwrap();
@@ -139,7 +166,7 @@ fn golden_frames_are_read_and_written() {
         assert_eq!(hex(&again), text("frame"), "{}", text("name"));
         names.push(text("name"));
     }
-    assert_eq!(names.len(), 21, "{names:?}");
+    assert_eq!(names.len(), 27, "{names:?}");
 }
 
 #[test]
@@ -217,7 +244,8 @@ fn unknown_types_and_foreign_protocols_are_named() {
 
 #[test]
 fn heads_out_of_their_bounds_are_refused() {
-    let changes: [fn(&mut Hello); 9] = [
+    let changes: [fn(&mut Hello); 10] = [
+        |hello| hello.purpose = 3,
         |hello| hello.cluster_id = Bytes::from_static(&[1; 15]),
         |hello| hello.cluster_id = Bytes::from_static(&[1; 17]),
         |hello| hello.cluster_id = Bytes::from_static(&[0; 16]),
@@ -247,6 +275,148 @@ fn heads_out_of_their_bounds_are_refused() {
     let frame = read(&bytes, CONTROL_BYTES).unwrap();
     assert!(RaftHead::read(&frame).is_err());
     assert_eq!(Hello::read(&frame), Err(FrameError::Type(17)));
+}
+
+fn forward() -> Forward {
+    Forward {
+        request: 1,
+        deadline_ms: DEADLINE_MS,
+        incarnation: 40,
+        partition: 0,
+        leader_epoch: 41,
+        namespace: "default".into(),
+        stream: "orders".into(),
+        records: 1,
+        ..Forward::default()
+    }
+}
+
+#[test]
+fn heads_of_forwarded_publishes_are_bounded() {
+    let read_head = |head: &Forward| {
+        Forward::read(&read(&Frame::write(FrameType::Forward, head, b""), CONTROL_BYTES).unwrap())
+    };
+    assert_eq!(read_head(&forward()), Ok(forward()));
+    let changes: [fn(&mut Forward); 11] = [
+        |head| head.request = 0,
+        |head| head.incarnation = 0,
+        |head| head.leader_epoch = 0,
+        |head| head.deadline_ms = DEADLINE_MS + 1,
+        |head| head.stream.clear(),
+        |head| head.stream = "s".repeat(4097),
+        |head| head.namespace = "n".repeat(4097),
+        |head| head.principal = Some("p".repeat(4097)),
+        |head| head.address = "a".repeat(4097),
+        |head| head.producer = Some(ForwardProducer::default()),
+        |head| head.records = FORWARD_RECORDS as u32 + 1,
+    ];
+    for (number, change) in changes.iter().enumerate() {
+        let mut changed = forward();
+        change(&mut changed);
+        let refused = read_head(&changed);
+        assert!(
+            matches!(refused, Err(FrameError::Field { kind: 25, .. })),
+            "{number}"
+        );
+    }
+}
+
+#[test]
+fn records_of_forwarded_publishes_are_as_many_as_the_head_says_and_can_be_stored() {
+    let written = |records: &[ForwardedRecord]| {
+        let written = records
+            .iter()
+            .flat_map(Message::encode_length_delimited_to_vec);
+        Bytes::from_iter(written)
+    };
+    let record = ForwardedRecord::default();
+    assert_eq!(
+        forward().read_records(written(&[record.clone()])),
+        Ok(vec![record.clone()])
+    );
+    let header = |name: usize| ForwardedHeader {
+        name: vec![b'n'; name].into(),
+        value: Bytes::new(),
+    };
+    let cases = [
+        written(&[]),
+        written(&[record.clone(), record.clone()]),
+        Bytes::from_static(&[5, 1]),
+        written(&[ForwardedRecord {
+            subject: Bytes::from_static(&[0xff]),
+            ..record.clone()
+        }]),
+        written(&[ForwardedRecord {
+            reply: Bytes::from_static(&[0xff]),
+            ..record.clone()
+        }]),
+        written(&[ForwardedRecord {
+            headers: vec![header(65_536)],
+            ..record.clone()
+        }]),
+        written(&[ForwardedRecord {
+            headers: vec![header(0); 1025],
+            ..record.clone()
+        }]),
+    ];
+    for (number, body) in cases.into_iter().enumerate() {
+        let refused = forward().read_records(body);
+        assert!(
+            matches!(refused, Err(FrameError::Field { kind: 25, .. })),
+            "{number}"
+        );
+    }
+    // A head may say much: memory follows the bytes that are there.
+    let many = Forward {
+        records: FORWARD_RECORDS as u32,
+        ..forward()
+    };
+    assert!(many.read_records(Bytes::new()).is_err());
+}
+
+#[test]
+fn answers_to_forwarded_publishes_say_what_is_known() {
+    let read_head = |head: &ForwardAnswer| {
+        let bytes = Frame::write(FrameType::ForwardAnswer, head, b"");
+        ForwardAnswer::read(&read(&bytes, CONTROL_BYTES).unwrap())
+    };
+    let good = ForwardAnswer {
+        request: 1,
+        outcome: ForwardOutcome::Committed as i32,
+        ..ForwardAnswer::default()
+    };
+    assert_eq!(read_head(&good), Ok(good.clone()));
+    let rejected = |index: u32, reason: i32| ForwardRejected {
+        index,
+        reason,
+        offset: 0,
+    };
+    let known = RejectedFor::TooLarge as i32;
+    let bad = [
+        ForwardAnswer {
+            outcome: 0,
+            ..good.clone()
+        },
+        ForwardAnswer {
+            outcome: 99,
+            ..good.clone()
+        },
+        ForwardAnswer {
+            text: "t".repeat(1025),
+            ..good.clone()
+        },
+        ForwardAnswer {
+            rejected: vec![rejected(1, 0)],
+            ..good.clone()
+        },
+        ForwardAnswer {
+            rejected: vec![rejected(2, known), rejected(2, known)],
+            ..good
+        },
+    ];
+    for (number, head) in bad.iter().enumerate() {
+        assert!(read_head(head).is_err(), "{number}");
+    }
 }
 
 proptest! {

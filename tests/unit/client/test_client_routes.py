@@ -103,3 +103,15 @@ def test_after_the_leader_dies_another_broker_is_used() -> None:
     client.publish("s", b"2", partition=0)
     assert (first.published, leader.published) == ([[b"2"]], [[b"1"]])
     assert client.reconnects == 1
+
+
+def test_brokers_that_the_metadata_names_are_asked_when_the_given_one_is_lost() -> None:
+    brokers = Brokers("first:1", "host-a:9292", "host-b:9292")
+    first, other = brokers.natives["first:1"], brokers.natives["host-a:9292"]
+    client = brokers.client()
+    first.acks = [failure("not_leader")]
+    first.answers = [cluster({("s", 0): "b"}), failure("unavailable")]
+    client.publish("s", b"1", partition=0)
+    other.answers = [cluster({("s", 0): "b"})]
+    assert [stream.name for stream in client.list_streams()] == ["s"]
+    assert client.reconnects == 1

@@ -106,6 +106,14 @@ impl Admission {
         place
     }
 
+    /// A share of `limits.request_bytes` for what another broker sends: waits until there is so much left, or all of it.
+    pub(crate) async fn reserve(&self, bytes: usize) -> Option<OwnedSemaphorePermit> {
+        let most = self.limits.request_bytes.min(Semaphore::MAX_PERMITS);
+        let count = u32::try_from(bytes.min(most)).unwrap_or(u32::MAX);
+        let budget = Arc::clone(&self.request_bytes);
+        budget.acquire_many_owned(count).await.ok()
+    }
+
     /// Connections that completed the preface handshake, or their login.
     pub fn connections_open(&self) -> usize {
         taken(&self.connections, self.limits.connections)

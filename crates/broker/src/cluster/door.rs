@@ -5,6 +5,7 @@ use crate::consensus::network::{Answer, Kind, Transport, decode, encode};
 use crate::consensus::raft::{ProposeError, Voter};
 use crate::consensus::{Command, Door, MetadataError, Proposal, over_the_limit};
 use crate::events::Event;
+use crate::forward::ForwardServer;
 use crate::partition::PartitionContext;
 use crate::replication::{Propose, take_over};
 use bascule_wire::ErrorCode;
@@ -203,6 +204,7 @@ impl Shared {
 pub(super) struct Port {
     pub shared: Arc<Shared>,
     pub partitions: Arc<PartitionContext>,
+    pub publishes: Arc<ForwardServer>,
 }
 
 impl Answer for Port {
@@ -238,6 +240,10 @@ impl Answer for Port {
 
     fn partitions(&self) -> Option<Arc<PartitionContext>> {
         Some(self.partitions.clone())
+    }
+
+    fn publishes(&self) -> Option<Arc<ForwardServer>> {
+        Some(self.publishes.clone())
     }
 }
 

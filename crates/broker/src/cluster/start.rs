@@ -13,6 +13,7 @@ use crate::consensus::vote::HardState;
 use crate::consensus::{MetadataError, Opened, open_log};
 use crate::engine::error::EngineError;
 use crate::events::{Event, Events, Level};
+use crate::forward::{ForwardServer, Forwarder};
 use crate::nats::NatsLink;
 use crate::owner_only;
 use crate::partition::PartitionContext;
@@ -69,6 +70,8 @@ pub(crate) struct Start<'a> {
     pub runtime: &'a Handle,
     pub partitions: &'a Arc<PartitionContext>,
     pub nats: &'a NatsLink,
+    pub forwarder: &'a Arc<Forwarder>,
+    pub publishes: &'a Arc<ForwardServer>,
 }
 
 /// What the voter is made of.
@@ -84,6 +87,8 @@ struct Parts {
     tls: Option<Arc<PeerTls>>,
     partitions: Arc<PartitionContext>,
     nats: NatsLink,
+    forwarder: Arc<Forwarder>,
+    publishes: Arc<ForwardServer>,
 }
 
 impl Member {
@@ -158,6 +163,8 @@ impl Member {
             tls,
             partitions: start.partitions.clone(),
             nats: start.nats.clone(),
+            forwarder: start.forwarder.clone(),
+            publishes: start.publishes.clone(),
         };
         let tasks = [
             start.runtime.spawn(parts.run()).abort_handle(),
@@ -321,6 +328,8 @@ impl Parts {
             tls,
             partitions,
             nats,
+            forwarder,
+            publishes,
             ..
         } = self;
         let voters: Vec<u64> = founded.voters.iter().map(|voter| voter.raft_id).collect();
@@ -358,11 +367,13 @@ impl Parts {
             }),
         });
         partitions.replicas.connect(Arc::new(hub));
+        forwarder.connect(brokers.clone(), tls);
         port.found(
             brokers,
             Arc::new(Port {
                 shared: shared.clone(),
                 partitions,
+                publishes,
             }),
         );
         if is_empty && voters.first() == Some(&shared.raft_id) {

@@ -4,6 +4,7 @@
 //! The bodies are `MessagePack`. How they travel is a [`Transport`]'s business.
 use super::snapshot;
 use super::types::{SnapshotOf, Types, Vote, index_of};
+use crate::forward::ForwardServer;
 use crate::partition::PartitionContext;
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
@@ -82,6 +83,11 @@ pub trait Answer: Debug + Send + Sync + 'static {
 
     /// The partitions whose records followers may fetch; `None`: it has no records.
     fn partitions(&self) -> Option<Arc<PartitionContext>> {
+        None
+    }
+
+    /// Who takes publishes of other brokers' clients; `None`: nobody.
+    fn publishes(&self) -> Option<Arc<ForwardServer>> {
         None
     }
 }

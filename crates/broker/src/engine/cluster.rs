@@ -50,6 +50,8 @@ impl Engine {
             runtime: runtime.handle(),
             partitions: &self.parts.partitions,
             nats: &self.parts.nats,
+            forwarder: &self.parts.forwarder,
+            publishes: &self.parts.publishes,
         })?;
         self.state.lock().member = Some(Arc::new(member));
         Ok(opened)

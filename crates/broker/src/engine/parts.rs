@@ -8,6 +8,7 @@ use crate::cursor_index::CursorIndexes;
 use crate::encryption::MasterKeyStore;
 use crate::events::{Events, LogLimiter};
 use crate::flight::{FlightContext, FlightRouter};
+use crate::forward::{ForwardServer, Forwarder, ForwarderParts};
 use crate::groups::{GroupVersions, Members};
 use crate::iggy::{IggyContext, Producers, Turns};
 use crate::lag::QueryPositions;
@@ -51,6 +52,10 @@ pub(crate) struct Parts {
     pub(crate) admission: Arc<Admission>,
     pub(crate) access: Arc<Access>,
     pub(crate) tls: Arc<Tls>,
+    /// Publishes for partitions that are led elsewhere.
+    pub(crate) forwarder: Arc<Forwarder>,
+    /// Publishes of other brokers' clients.
+    pub(crate) publishes: Arc<ForwardServer>,
     subscriptions: Arc<Subscriptions>,
     pub(crate) groups: Arc<GroupVersions>,
     pub(crate) members: Arc<Members>,
@@ -83,17 +88,35 @@ impl Parts {
             master_keys,
             Arc::new(nats.clone()),
         );
+        let view = Arc::<ArcSwap<View>>::default();
+        let admission = Arc::new(Admission::new(limits, statistics.clone()));
+        let access = Arc::new(Access::new(events.clone()));
+        let forwarder = Forwarder::new(ForwarderParts {
+            broker_id: settings.broker_id.clone(),
+            view: view.clone(),
+            statistics: statistics.clone(),
+            events: events.clone(),
+            budget: limits.inflight_bytes,
+        });
+        let publishes = ForwardServer {
+            broker_id: settings.broker_id.clone(),
+            view: view.clone(),
+            access: access.clone(),
+            admission: admission.clone(),
+        };
         Ok(Self {
             broker_id: settings.broker_id.clone(),
             namespace: settings.namespace.clone(),
             limits,
             run_state: Arc::default(),
             event_loop: Arc::default(),
-            view: Arc::default(),
+            view,
             partitions: Arc::new(partitions),
             nats,
-            admission: Arc::new(Admission::new(limits, statistics.clone())),
-            access: Arc::new(Access::new(events.clone())),
+            admission,
+            access,
+            forwarder: Arc::new(forwarder),
+            publishes: Arc::new(publishes),
             tls: Arc::default(),
             subscriptions: Arc::new(Subscriptions::new(&limits, statistics.clone())),
             groups: Arc::default(),
@@ -141,6 +164,7 @@ impl Parts {
             groups: self.groups.clone(),
             members: self.members.clone(),
             cursors: self.cursors.clone(),
+            forwarder: self.forwarder.clone(),
         }
     }
 
@@ -181,6 +205,7 @@ impl Parts {
             partitions: self.partitions.clone(),
             statistics: self.statistics.clone(),
             subscriptions: self.subscriptions.clone(),
+            forwarder: self.forwarder.clone(),
         }
     }
 

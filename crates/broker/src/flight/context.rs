@@ -2,6 +2,7 @@
 use crate::access::Access;
 use crate::admission::Admission;
 use crate::events::Events;
+use crate::forward::Forwarder;
 use crate::partition::PartitionContext;
 use crate::run_state::RunState;
 use crate::statistics::Statistics;
@@ -27,4 +28,6 @@ pub(crate) struct FlightContext {
     pub(crate) partitions: Arc<PartitionContext>,
     pub(crate) statistics: Arc<Statistics>,
     pub(crate) subscriptions: Arc<Subscriptions>,
+    /// Rows for partitions that are led elsewhere.
+    pub(crate) forwarder: Arc<Forwarder>,
 }

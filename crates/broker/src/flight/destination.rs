@@ -4,9 +4,10 @@ use super::refusal::{append_failed, invalid, refuse};
 use super::request::PutCommand;
 use super::resolve;
 use crate::clock::now_ns;
+use crate::forward;
 use crate::names::{DEFAULT_NAMESPACE, is_internal};
 use crate::partition::{AppendError, Partition};
-use crate::view::StreamView;
+use crate::view::{PartitionView, StreamView};
 use arrow_array::RecordBatch;
 use bascule_record::{BatchBuilder, BatchLimits, BuildError, Codec, Producer, SealedBatch};
 use bascule_wire::ErrorCode;
@@ -52,12 +53,18 @@ pub struct PutDestination {
     sticky: u32,
 }
 
-/// A partition that takes appends.
+/// A partition that takes appends, here or where it is led.
 pub struct OpenPartition {
-    /// The open partition.
-    pub partition: Partition,
+    /// Its number.
+    pub number: u32,
     /// How sentences call it.
     pub what: String,
+    /// Where it takes them.
+    pub place: forward::Destination,
+    /// Subject that it listens on; empty = none.
+    subject: String,
+    /// Largest record that it takes, as far as this broker knows, bytes. The leader checks it too.
+    record_bytes: usize,
 }
 
 /// Log batches for one partition.
@@ -69,9 +76,16 @@ pub struct PartitionBatches {
 }
 
 impl OpenPartition {
-    /// The partition's number.
-    pub fn number(&self) -> u32 {
-        self.partition.identity().number
+    /// A partition that is led here, of a broker without others.
+    fn local(partition: Partition, what: String) -> Self {
+        let identity = partition.identity();
+        Self {
+            number: identity.number,
+            what,
+            subject: identity.subject.clone(),
+            record_bytes: partition.max_record_bytes(),
+            place: partition.into(),
+        }
     }
 }
 
@@ -120,7 +134,7 @@ impl PutDestination {
             .map(|(number, rows)| Ok((self.lane(number)?, rows)))
             .collect::<Result<Vec<_>, Status>>()?;
         let sealed = lanes.into_iter().map(|(lane, rows)| {
-            let sealed = seal(&bound, &rows, &lane.partition, producer)?;
+            let sealed = seal(&bound, &rows, (&self.stream.name, &lane), producer)?;
             Ok(PartitionBatches { lane, sealed })
         });
         sealed.collect()
@@ -147,9 +161,26 @@ impl PutDestination {
         Err(refused.unwrap_or_else(|| invalid("the stream has no partition".to_owned())))
     }
 
-    /// A partition by number, when it takes appends.
+    /// A partition by number, when it takes appends; with other brokers their leader decides that.
     fn lane(&self, number: u32) -> Result<OpenPartition, Status> {
-        lane(&self.context, &self.stream, number, self.incarnation)
+        let (context, stream) = (&self.context, &self.stream);
+        let view = resolve::partition(stream, number)?;
+        let what = resolve::label(stream, number);
+        let place = forward::Destination::find(&context.forwarder, stream, view);
+        let Some(place) = place.filter(|_| context.forwarder.is_connected()) else {
+            let partition = lane(context, stream, number, self.incarnation)?;
+            return Ok(OpenPartition::local(partition, what));
+        };
+        check_writable(view, &what)?;
+        resolve::check_incarnation(view, &what, self.incarnation)?;
+        let open = view.handle.as_ref();
+        Ok(OpenPartition {
+            number,
+            what,
+            place,
+            subject: stream.partition_subject(number).into_owned(),
+            record_bytes: open.map_or(MAX_BYTES, Partition::max_record_bytes),
+        })
     }
 }
 
@@ -195,7 +226,7 @@ pub(super) fn spread(
     bound.spread(partitions, sticky).map_err(not_taken)
 }
 
-/// A partition of a stream by number, when it takes rows.
+/// A partition of a stream by number, when it takes rows on this broker.
 ///
 /// # Errors
 /// `NOT_FOUND`, `FAILED_PRECONDITION`, UNAVAILABLE.
@@ -204,23 +235,28 @@ pub(super) fn lane(
     stream: &StreamView,
     number: u32,
     incarnation: Option<u64>,
-) -> Result<OpenPartition, Status> {
+) -> Result<Partition, Status> {
     let view = resolve::partition(stream, number)?;
     let what = resolve::label(stream, number);
-    if view.readonly {
-        let message = format!("{what} is read-only");
-        return Err(refuse(
-            Code::FailedPrecondition,
-            ErrorCode::Readonly,
-            message,
-            json!({}),
-        ));
-    }
+    check_writable(view, &what)?;
     let partition = resolve::handle(context, stream, view, incarnation)?;
     if !partition.is_leading() {
         return Err(append_failed(&what, &AppendError::NotLeader));
     }
-    Ok(OpenPartition { partition, what })
+    Ok(partition)
+}
+
+fn check_writable(view: &PartitionView, what: &str) -> Result<(), Status> {
+    if !view.readonly {
+        return Ok(());
+    }
+    let message = format!("{what} is read-only");
+    Err(refuse(
+        Code::FailedPrecondition,
+        ErrorCode::Readonly,
+        message,
+        json!({}),
+    ))
 }
 
 /// Refuses what only means something for one partition where the request names none of several.
@@ -242,21 +278,20 @@ fn check_needs(command: &PutCommand, partitions: u32) -> Result<(), Status> {
 fn seal(
     bound: &Ingest<'_>,
     rows: &Rows,
-    partition: &Partition,
+    (stream, lane): (&str, &OpenPartition),
     producer: Option<Producer>,
 ) -> Result<Vec<SealedBatch>, Status> {
-    let identity = partition.identity();
     let target = IngestTarget {
-        stream: &identity.stream,
-        partition: identity.number,
-        subject: Some(identity.subject.as_str()).filter(|subject| !subject.is_empty()),
+        stream,
+        partition: lane.number,
+        subject: Some(lane.subject.as_str()).filter(|subject| !subject.is_empty()),
         now: now_ns(),
         codec: Codec::None,
         producer,
     };
     let limits = if producer.is_some() { WHOLE } else { SPLIT };
     let mut builder = BatchBuilder::new(BatchLimits {
-        record_bytes: partition.max_record_bytes(),
+        record_bytes: lane.record_bytes,
         ..limits
     });
     let sealed = bound.seal(rows, &target, &mut builder);

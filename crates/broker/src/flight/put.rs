@@ -12,6 +12,7 @@ use super::stage::StageTarget;
 use super::whole::BodyEnd;
 use super::{resolve, threads};
 use crate::access::{Action, Authorization};
+use crate::forward::Lanes;
 use crate::partition::{AckLevel, Append, AppendError, Committed, Payload, count_publish_errors};
 use crate::tls::Peer;
 use arrow_array::RecordBatch;
@@ -69,7 +70,7 @@ pub async fn respond(
         let target = StageTarget::open(context, peer, &command, &staged, authorization).await?;
         return Ok(target.results(messages, end).boxed());
     }
-    let target = Target::open(context, &command, authorization)?;
+    let target = Target::open(context, &command, authorization, peer)?;
     let (sender, receiver) = mpsc::channel(MAX_RESULTS);
     let pump = tokio::spawn(pump(target, messages, sender.clone()));
     tokio::spawn(async move {
@@ -112,6 +113,7 @@ struct Target {
     nats_copy: bool,
     in_flight: Arc<Semaphore>,
     authorization: Authorization,
+    lanes: Lanes,
 }
 
 impl Target {
@@ -119,6 +121,7 @@ impl Target {
         context: &Arc<FlightContext>,
         command: &PutCommand,
         authorization: Authorization,
+        peer: &Peer,
     ) -> Result<Self, Status> {
         let producer = command.producer.map(|p| Producer {
             id: p.id,
@@ -132,6 +135,7 @@ impl Target {
             nats_copy: command.nats_copy,
             in_flight: Arc::new(Semaphore::new(IN_FLIGHT_KIB as usize)),
             authorization,
+            lanes: Lanes::new(&context.forwarder, peer),
         })
     }
 }
@@ -210,7 +214,7 @@ impl Target {
 
     /// Appends one log batch as soon as there is room.
     async fn hand_over(
-        &self,
+        &mut self,
         lane: &Arc<OpenPartition>,
         batch: SealedBatch,
         results: &mpsc::Sender<Pending>,
@@ -238,7 +242,7 @@ impl Target {
             ack: AckLevel::All,
             done: Box::new(done),
         };
-        lane.partition.append(append).await;
+        self.lanes.append(&lane.place, append, None).await;
         deliver(results, Pending::Append(lane.clone(), receiver)).await
     }
 
@@ -301,7 +305,7 @@ async fn answer(pending: Pending) -> Result<Value, Status> {
         Pending::Failed(status) => Err(status),
         Pending::Append(lane, outcome) => match outcome.await {
             Ok(Ok(committed)) => Ok(
-                json!({"partition": lane.number(), "base_offset": committed.base_offset, "count": committed.count,
+                json!({"partition": lane.number, "base_offset": committed.base_offset, "count": committed.count,
                 "timestamp_ns": committed.timestamp, "duplicate": committed.duplicate}),
             ),
             Ok(Err(error)) => Err(append_failed(&lane.what, &error)),

@@ -170,12 +170,17 @@ pub fn staging_failed(error: &StageError) -> Status {
 /// A failed append to `what`.
 pub fn append_failed(what: &str, error: &AppendError) -> Status {
     let grpc = match error {
-        AppendError::Closed => Code::Unavailable,
+        AppendError::Closed | AppendError::Unreachable(_) => Code::Unavailable,
+        AppendError::Denied(Denied::Nameless) => Code::Unauthenticated,
+        AppendError::Denied(_) => Code::PermissionDenied,
+        AppendError::Invalid(_) => Code::InvalidArgument,
         AppendError::Busy
         | AppendError::NoDescriptor
         | AppendError::Full
         | AppendError::Sequence(SequenceError::TooMany { .. }) => Code::ResourceExhausted,
-        AppendError::Storage(_) | AppendError::LeaderChanged => Code::DeadlineExceeded,
+        AppendError::Storage(_) | AppendError::LeaderChanged | AppendError::Unknown(_) => {
+            Code::DeadlineExceeded
+        }
         AppendError::NotLeader
         | AppendError::Readonly
         | AppendError::TooFewReplicas { .. }

@@ -124,18 +124,7 @@ pub fn handle(
     incarnation: Option<u64>,
 ) -> Result<Partition, Status> {
     let what = label(stream, partition.number);
-    if let Some(expected) = incarnation.filter(|expected| *expected != partition.incarnation) {
-        let actual = partition.incarnation;
-        let message = format!(
-            "{what} has incarnation {actual}, not {expected}: the stream was deleted and created again"
-        );
-        return Err(refuse(
-            Code::FailedPrecondition,
-            ErrorCode::IncarnationChanged,
-            message,
-            json!({"expected": expected, "actual": actual}),
-        ));
-    }
+    check_incarnation(partition, &what, incarnation)?;
     if let Some(handle) = &partition.handle {
         return Ok(handle.clone());
     }
@@ -157,6 +146,30 @@ pub fn handle(
         ErrorCode::Unavailable,
         message,
         json!({"leader": partition.leader}),
+    ))
+}
+
+/// Compares a partition with the incarnation that the caller expects.
+///
+/// # Errors
+/// `FAILED_PRECONDITION` when it is another.
+pub fn check_incarnation(
+    partition: &PartitionView,
+    what: &str,
+    incarnation: Option<u64>,
+) -> Result<(), Status> {
+    let actual = partition.incarnation;
+    let Some(expected) = incarnation.filter(|expected| *expected != actual) else {
+        return Ok(());
+    };
+    let message = format!(
+        "{what} has incarnation {actual}, not {expected}: the stream was deleted and created again"
+    );
+    Err(refuse(
+        Code::FailedPrecondition,
+        ErrorCode::IncarnationChanged,
+        message,
+        json!({"expected": expected, "actual": actual}),
     ))
 }
 

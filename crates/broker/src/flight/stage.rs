@@ -199,7 +199,7 @@ impl StageTarget {
             let paused = resolve::partition(&stream, number)?;
             if !(paused.paused && paused.handle.is_none()) || resumes == RESUMES {
                 let lane = lane(&self.context, &stream, number, Some(expected));
-                return lane.map(|lane| Arc::new(lane.partition.stage_partition()));
+                return lane.map(|partition| Arc::new(partition.stage_partition()));
             }
             let resumed =
                 resume(&self.context.events, (namespace, name), number as i32, None).await;

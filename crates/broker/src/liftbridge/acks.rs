@@ -19,7 +19,7 @@ impl Group {
         match &self.outcome {
             Ok(committed) => self.put_committed(out, ack_inbox, committed),
             Err(error) => {
-                let number = self.destination.partition.identity().number as i32;
+                let number = self.destination.number;
                 let refusal = Refusal::of(error.clone(), number);
                 let (text, error) = (refusal.to_string(), refusal.document());
                 for ack in &self.acks {

@@ -1,8 +1,10 @@
 //! A call: its deadline, its peer, and the message of a unary request.
 use super::context::LiftbridgeContext;
 use super::frames::FrameReader;
+use crate::grpc_status::Coded;
 use crate::grpc_timeout::parse_timeout;
 use crate::tls::Peer;
+use bascule_wire::ErrorCode;
 use bytes::Bytes;
 use http_body_util::BodyExt;
 use prost::Message;
@@ -124,6 +126,13 @@ pub(super) const PULSE: Duration = Duration::from_millis(500);
 /// The status of calls that are open when the broker stops.
 pub(super) fn shutting_down() -> Status {
     Status::unavailable("broker is shutting down")
+}
+
+/// The status of calls of which a record has an unknown outcome.
+pub(super) fn outcome_unknown() -> Status {
+    let text =
+        "the leader did not answer, and the outcome of a record is unknown: begin another call";
+    Status::unavailable(text).coded(ErrorCode::OutcomeUnknown)
 }
 
 /// Refuses an ack inbox outside of `nats.ack_inbox_prefixes`.

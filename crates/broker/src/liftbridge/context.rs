@@ -3,6 +3,7 @@ use crate::access::Access;
 use crate::admission::Admission;
 use crate::cursor_index::CursorIndexes;
 use crate::events::Events;
+use crate::forward::Forwarder;
 use crate::groups::{GroupVersions, Members};
 use crate::limits::Limits;
 use crate::nats::NatsLink;
@@ -37,4 +38,6 @@ pub(crate) struct LiftbridgeContext {
     pub(crate) members: Arc<Members>,
     /// Stored positions in the partitions of `__cursors` led here.
     pub(crate) cursors: Arc<CursorIndexes>,
+    /// Publishes to partitions that are led elsewhere.
+    pub(crate) forwarder: Arc<Forwarder>,
 }

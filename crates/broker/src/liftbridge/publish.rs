@@ -8,7 +8,10 @@ use super::resume::{NotResumed, resume};
 use super::route::{AckContext, Destination, Route, ack_level, split};
 use super::to_subject::check_subject;
 use crate::access::Action;
-use crate::partition::{Append, AppendError, Committed, Payload, RejectReason};
+use crate::forward::Lanes;
+use crate::partition::{
+    Append, AppendError, Committed, Payload, RejectReason, count_publish_errors,
+};
 use crate::resume::RESUMES;
 use bascule_record::Producer;
 use bascule_wire::envelope::{self, MessageType};
@@ -17,9 +20,13 @@ use bascule_wire::liftbridge::messages::{AckError, AckPolicy};
 use bascule_wire::liftbridge::publish::PublishView;
 use bytes::Bytes;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::sync::oneshot;
 use tonic::Status;
 use tonic::body::Body;
+
+/// How long a call without a deadline waits for a leader elsewhere: longer than what is handed on does before it is sent.
+const PATIENCE: Duration = Duration::from_secs(15);
 
 /// What the partition says about the one record.
 type Outcome = Result<Committed, AppendError>;
@@ -54,7 +61,11 @@ pub(super) async fn publish(
     producer.map_or(Ok(()), check_producer)?;
     let destination = open_destination(context, call, &view).await?;
 
-    let (inbox, number, counted) = (view.ack_inbox.clone(), view.partition, destination.clone());
+    let (inbox, number, counted) = (
+        view.ack_inbox.clone(),
+        view.partition,
+        context.statistics.clone(),
+    );
     let (record, ack) = split(view, received);
     let (done, mut outcome) = oneshot::channel();
     let append = Append {
@@ -63,7 +74,7 @@ pub(super) async fn publish(
         republish: true,
         ack: ack_level([&ack]),
         done: Box::new(move |result| {
-            counted.partition.count_publish_errors(&result, 1);
+            count_publish_errors(&counted.publish_errors, &result, 1);
             // Nobody listens when the call did not wait or was cancelled: the record is stored all the same.
             let _ = done.send(result);
         }),
@@ -72,11 +83,13 @@ pub(super) async fn publish(
         outcome = notify_inbox(context, &destination, inbox.clone(), ack.clone(), outcome);
     }
     if ack.policy == AckPolicy::None as i32 || call.deadline.is_none() {
-        destination.partition.append(append).await;
-        return Ok(reply::message(&[]));
+        if append_once(context, call, &destination, append).await {
+            return Ok(reply::message(&[]));
+        }
+        return forwarded(outcome, number).await;
     }
     let outcome = call.within(async {
-        destination.partition.append(append).await;
+        append_once(context, call, &destination, append).await;
         outcome.await
     });
     let outcome = outcome
@@ -94,6 +107,31 @@ pub(super) async fn publish(
         .template
         .put_response_frame(&mut frame, &fields, false);
     Ok(reply::framed(frame.into()))
+}
+
+/// Appends the record here, or hands it on; false: handed on.
+async fn append_once(
+    context: &LiftbridgeContext,
+    call: &Call,
+    destination: &Destination,
+    append: Append,
+) -> bool {
+    let mut lanes = Lanes::new(&context.forwarder, &call.peer);
+    let place = &destination.place;
+    lanes.append(place, append, call.deadline).await
+}
+
+/// The answer to a call that would not wait if its record were appended here: it waits for the leader a while, since two such records
+/// in a row would have no order otherwise.
+///
+/// # Errors
+/// The record was not stored, or its outcome is unknown.
+async fn forwarded(outcome: oneshot::Receiver<Outcome>, number: i32) -> Result<Reply, Status> {
+    match tokio::time::timeout(PATIENCE, outcome).await {
+        Ok(Ok(Err(error))) => Err(Refusal::of(error, number).status()),
+        // Stored, rejected as by a partition that is led here, or under way.
+        Ok(_) | Err(_) => Ok(reply::message(&[])),
+    }
 }
 
 /// Why a request could not be read.
@@ -118,7 +156,7 @@ async fn open_destination(
 ) -> Result<Arc<Destination>, Status> {
     let (stream, number) = (&view.stream, view.partition);
     for _ in 0..RESUMES {
-        let route = Route::find(&context.view.load(), &context.broker_id, stream, number);
+        let route = Route::find(&context.view.load(), context, stream, number);
         // Also for a stream that does not exist: only its publishers may learn whether it does.
         let name = String::from_utf8_lossy(stream);
         let allowed = context.access.check(&call.peer, Action::Publish, &name);

@@ -10,13 +10,14 @@
 //! Bounded by a budget in bytes: a request releases its share only when its responses were passed to HTTP/2. So a client that
 //! does not read, or a disk that is too slow, stops the reading of the body (HTTP/2 flow control).
 use super::acks::Group;
-use super::call::{Call, PULSE, shutting_down};
+use super::call::{Call, PULSE, outcome_unknown, shutting_down};
 use super::context::LiftbridgeContext;
 use super::intake::{Intake, Pending};
 use super::reply::{self, Reply};
 use super::responses::{Outcome, Responses};
 use super::route::ack_level;
-use crate::partition::{Append, Payload};
+use crate::forward::Lanes;
+use crate::partition::{Append, Payload, count_publish_errors};
 use bytes::Bytes;
 use futures_util::FutureExt;
 use http_body::Frame;
@@ -31,7 +32,8 @@ use tonic::body::Body;
 /// append has a cost. With 64 KiB, records of 1 KiB for 50 partitions went in one by one.
 const GATHER_BYTES: usize = 256 << 10;
 
-/// Starts a call.
+/// Starts a call. It ends with UNAVAILABLE once the outcome of a record is unknown that was handed to another broker: what follows
+/// on the call would fail, too.
 pub(super) fn publish_async(context: &Arc<LiftbridgeContext>, call: &Call, body: Body) -> Reply {
     let (outcomes, received) = mpsc::unbounded_channel();
     let total = u32::try_from(context.limits.queue_bytes / 4)
@@ -44,6 +46,7 @@ pub(super) fn publish_async(context: &Arc<LiftbridgeContext>, call: &Call, body:
         budget: budget.clone(),
         total,
         intake: Intake::new(context, &call.peer),
+        lanes: Lanes::new(&context.forwarder, &call.peer),
     };
     tokio::spawn(reader.run(body));
     reply::with_body(Responses::new(received, budget, &context.namespace))
@@ -57,6 +60,7 @@ struct Reader {
     /// All of the budget.
     total: u32,
     intake: Intake,
+    lanes: Lanes,
 }
 impl Reader {
     async fn run(mut self, mut body: Body) {
@@ -87,6 +91,7 @@ impl Reader {
                 self.flush().await?;
                 taken?;
             }
+            () = self.lanes.unknown() => return Err(outcome_unknown()),
             _ = pulse.tick() => {
                 self.intake.refresh();
                 self.intake.check_patience()?;
@@ -132,13 +137,14 @@ impl Reader {
                 ..
             } = pending;
             let (outcomes, acked) = (self.outcomes.clone(), destination.clone());
+            let counted = self.context.statistics.clone();
             let append = Append {
                 payload: Payload::Records(records),
                 producer,
                 republish: true,
                 ack: ack_level(&acks),
                 done: Box::new(move |outcome| {
-                    acked.partition.count_publish_errors(&outcome, acks.len());
+                    count_publish_errors(&counted.publish_errors, &outcome, acks.len());
                     // Fails only when the client is gone.
                     let _ = outcomes.send(Outcome::Appended(
                         Group {
@@ -150,7 +156,8 @@ impl Reader {
                     ));
                 }),
             };
-            destination.partition.append(append).await;
+            let place = &destination.place;
+            self.lanes.append(place, append, None).await;
         }
         Ok(())
     }

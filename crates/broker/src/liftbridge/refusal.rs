@@ -88,6 +88,7 @@ impl Refusal {
     pub(super) fn of(error: AppendError, number: i32) -> Self {
         match error {
             AppendError::Readonly => Self::Readonly(number),
+            AppendError::Denied(denied) => Self::Denied(denied),
             error => Self::Append(error),
         }
     }
@@ -183,6 +184,7 @@ impl Refusal {
             | Self::PolicyUnknown(_)
             | Self::TooManyHeaders
             | Self::InvalidSubject(_)
+            | Self::Append(AppendError::Invalid(_))
             | Self::Rejected(RejectReason::TooLarge) => AsyncCode::BadRequest,
             Self::Rejected(RejectReason::IncorrectOffset) => AsyncCode::IncorrectOffset,
             Self::Rejected(RejectReason::Encryption) => AsyncCode::EncryptionFailed,
@@ -204,9 +206,11 @@ fn append_code(error: &AppendError) -> Code {
     match error {
         AppendError::NotLeader
         | AppendError::Closed
+        | AppendError::Unreachable(_)
         | AppendError::Busy
         | AppendError::NoDescriptor => Code::Unavailable,
         AppendError::Full => Code::ResourceExhausted,
+        AppendError::Invalid(_) => Code::InvalidArgument,
         AppendError::Sequence(_) | AppendError::Readonly | AppendError::TooFewReplicas { .. } => {
             Code::FailedPrecondition
         }

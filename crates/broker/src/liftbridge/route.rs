@@ -3,8 +3,9 @@ use super::call::SHOWN;
 use super::context::LiftbridgeContext;
 use super::refusal::Refusal;
 use crate::access::{self, AccessTable, Action};
+use crate::forward;
 use crate::names::{DEFAULT_NAMESPACE, is_internal};
-use crate::partition::{AckLevel, IncomingRecord, Partition};
+use crate::partition::{AckLevel, IncomingRecord};
 use crate::tls::Peer;
 use crate::view::View;
 use bascule_wire::liftbridge::acks::AckTemplate;
@@ -23,7 +24,8 @@ const SHOWN_BYTES: usize = 1024;
 /// Where accepted publishes of one partition go, and how their acks begin.
 #[derive(Debug)]
 pub(super) struct Destination {
-    pub(super) partition: Partition,
+    pub(super) number: i32,
+    pub(super) place: forward::Destination,
     pub(super) template: AckTemplate,
 }
 
@@ -39,13 +41,18 @@ pub(super) struct Route {
     resumes: bool,
     /// The leader and its address, when that is another broker and nothing has to be resumed.
     elsewhere: Option<(String, String)>,
-    /// `None`: paused, or not led here.
+    /// `None`: paused, or led elsewhere while this broker knows no other.
     destination: Option<Arc<Destination>>,
 }
 impl Route {
     /// Looks a partition up. `stream` is valid UTF-8 (checked by the codec). A route to a stream that does not exist keeps no more
     /// than a name's length of it.
-    pub(super) fn find(view: &View, broker_id: &str, stream: &[u8], number: i32) -> Self {
+    pub(super) fn find(
+        view: &View,
+        context: &LiftbridgeContext,
+        stream: &[u8],
+        number: i32,
+    ) -> Self {
         let mut route = Self {
             stream: Bytes::new(),
             number,
@@ -76,12 +83,19 @@ impl Route {
         }
         route.concurrency_control = stream_view.concurrency_control;
         route.resumes = partition.paused || stream_view.wakes_on_publish();
-        if partition.leader == broker_id && !partition.paused {
-            route.destination = partition
-                .handle
-                .clone()
-                .map(|handle| Arc::new(Destination::new(handle)));
-        } else if !partition.leader.is_empty() && !route.resumes {
+        let place = forward::Destination::find(&context.forwarder, stream_view, partition);
+        if let Some(place) = place {
+            let subject = stream_view.partition_subject(partition.number);
+            let (name, base) = (&stream_view.name, &stream_view.subject);
+            route.destination = Some(Arc::new(Destination {
+                number,
+                place,
+                template: AckTemplate::new(name, base, &subject),
+            }));
+        } else if partition.leader != context.broker_id
+            && !partition.leader.is_empty()
+            && !route.resumes
+        {
             let (leader, address) = (&partition.leader, view.address(&partition.leader));
             route.elsewhere = Some((leader.clone(), address.to_owned()));
         }
@@ -204,22 +218,10 @@ impl Routes {
         // Names of streams that do not exist are any bytes that a client likes: only the last one is kept.
         self.found.pop_if(|route| route.stream.is_empty());
         let (context, view) = (&self.context, self.context.view.load());
-        let route = Route::find(&view, &context.broker_id, stream, number);
+        let route = Route::find(&view, context, stream, number);
         self.found
             .push(route.permitted(stream, context, &self.peer));
         self.found.len() - 1
-    }
-}
-
-impl Destination {
-    fn new(partition: Partition) -> Self {
-        let identity = partition.identity();
-        let template =
-            AckTemplate::new(&identity.stream, &identity.base_subject, &identity.subject);
-        Self {
-            partition,
-            template,
-        }
     }
 }
 

@@ -91,6 +91,7 @@ fn labelled(
     match name {
         "calls" => return Some(context.statistics.calls.series()),
         "publish_errors" => return Some(context.statistics.publish_errors.series()),
+        "forwarded" => return Some(context.statistics.forwarded.series()),
         "peer_frames_refused" => return Some(context.statistics.peer_refusals.series()),
         _ => {}
     }

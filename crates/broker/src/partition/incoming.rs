@@ -1,4 +1,5 @@
 //! What comes into a partition and what comes back.
+use crate::access::Denied;
 use bascule_log::SequenceError;
 use bascule_record::{Producer, SealedBatch};
 use bascule_wire::ErrorCode;
@@ -160,6 +161,18 @@ pub enum AppendError {
     /// The stream is encrypted and its data key is not there; nothing was stored.
     #[error("{0}")]
     Encryption(String),
+    /// The leader's policy does not allow it; nothing was stored.
+    #[error(transparent)]
+    Denied(Denied),
+    /// The leader cannot store it as it is; nothing was stored.
+    #[error("{0}")]
+    Invalid(String),
+    /// No leader took it in time; nothing was stored.
+    #[error("{0}")]
+    Unreachable(String),
+    /// The leader did not answer: the outcome of this append is unknown.
+    #[error("{0}: the outcome is unknown")]
+    Unknown(String),
     /// The producer's batch is neither the next nor a known duplicate, or the producer may not append.
     #[error("{0}")]
     Sequence(SequenceError),
@@ -179,14 +192,25 @@ impl RejectReason {
 }
 
 impl AppendError {
+    /// Whether its records may be stored all the same.
+    pub(crate) fn may_be_stored(&self) -> bool {
+        matches!(
+            self,
+            Self::LeaderChanged | Self::Storage(_) | Self::Unknown(_)
+        )
+    }
+
     /// The code that it is reported with.
     pub(crate) fn code(&self) -> ErrorCode {
         match self {
             Self::NotLeader => ErrorCode::NotLeader,
-            Self::Closed => ErrorCode::Unavailable,
+            Self::Closed | Self::Unreachable(_) => ErrorCode::Unavailable,
             Self::Busy | Self::NoDescriptor => ErrorCode::Busy,
             Self::Full => ErrorCode::DiskFull,
-            Self::Storage(_) | Self::LeaderChanged => ErrorCode::OutcomeUnknown,
+            Self::Storage(_) | Self::LeaderChanged | Self::Unknown(_) => ErrorCode::OutcomeUnknown,
+            Self::Denied(Denied::Nameless) => ErrorCode::Unauthenticated,
+            Self::Denied(Denied::NotAllowed { .. }) => ErrorCode::PermissionDenied,
+            Self::Invalid(_) => ErrorCode::InvalidArgument,
             Self::Readonly => ErrorCode::Readonly,
             Self::TooFewReplicas { .. } => ErrorCode::NotEnoughReplicas,
             Self::Encryption(_) => ErrorCode::EncryptionKeyMissing,

@@ -119,6 +119,14 @@ impl Brokers {
         self.others.get(&raft_id).map_or("", |other| &other.name)
     }
 
+    /// The number of another broker.
+    pub(crate) fn number(&self, name: &str) -> Option<u64> {
+        let mut others = self.others.iter();
+        others
+            .find(|(_, other)| other.name == name)
+            .map(|(id, _)| *id)
+    }
+
     /// The boot epoch of this broker.
     pub(crate) fn own_boot_epoch(&self) -> u64 {
         self.runs.lock().own

@@ -57,6 +57,18 @@ pub(super) async fn read_frame(
     stream: &mut (impl AsyncRead + Unpin),
     most: usize,
 ) -> Result<Option<Frame>, PeerError> {
+    match read_preamble(stream, most).await? {
+        Some(preamble) => Ok(Some(read_payload(stream, preamble).await?)),
+        None => Ok(None),
+    }
+}
+
+/// The begin of the next frame, at most `most` bytes long; `None` when the other side closed before its first byte. Not
+/// cancel-safe.
+pub(super) async fn read_preamble(
+    stream: &mut (impl AsyncRead + Unpin),
+    most: usize,
+) -> Result<Option<Preamble>, PeerError> {
     let mut preamble = [0; Preamble::BYTES];
     let mut have = 0;
     while let Some(rest) = preamble.get_mut(have..).filter(|rest| !rest.is_empty()) {
@@ -66,7 +78,14 @@ pub(super) async fn read_frame(
             read => have += read,
         }
     }
-    let preamble = Preamble::read(preamble, most)?;
+    Ok(Some(Preamble::read(preamble, most)?))
+}
+
+/// The rest of a frame. Memory is taken as bytes arrive. Not cancel-safe.
+pub(super) async fn read_payload(
+    stream: &mut (impl AsyncRead + Unpin),
+    preamble: Preamble,
+) -> Result<Frame, PeerError> {
     let mut payload = BytesMut::new();
     while payload.len() < preamble.payload_bytes {
         let missing = preamble.payload_bytes - payload.len();
@@ -80,5 +99,5 @@ pub(super) async fn read_frame(
             return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
         }
     }
-    Ok(Some(preamble.with_payload(payload.freeze())?))
+    Ok(preamble.with_payload(payload.freeze())?)
 }

@@ -8,7 +8,7 @@ use crate::consensus::network::{Kind, Transport};
 use crate::events::{Events, Level};
 use crate::tls::PeerTls;
 use bascule_wire::peer::frame::GREETING_BYTES;
-use bascule_wire::peer::{Frame, FrameType, HelloAnswer};
+use bascule_wire::peer::{Frame, FrameType, HelloAnswer, Purpose};
 use bytes::Bytes;
 use futures_util::future::{BoxFuture, FutureExt};
 use std::collections::BTreeMap;
@@ -107,10 +107,11 @@ pub(super) async fn dial(
     brokers: &Brokers,
     id: u64,
     other: &Broker,
+    purpose: Purpose,
     tls: Option<&PeerTls>,
 ) -> Result<(Box<dyn ByteStream>, HelloAnswer), PeerError> {
     let (mut stream, proof) = stream::dialled(&other.address, tls).await?;
-    let hello = brokers.hello(id, other, now_ns());
+    let hello = brokers.hello(id, other, purpose, now_ns());
     stream
         .write_all(&Frame::write(FrameType::Hello, &hello, b""))
         .await?;
@@ -156,7 +157,8 @@ impl Dialling {
         &self,
     ) -> Result<(Link, impl Future<Output = PeerError> + Send + 'static), PeerError> {
         let tls = self.tls.as_deref();
-        let (stream, answer) = dial(&self.brokers, self.id, &self.other, tls).await?;
+        let (stream, answer) =
+            dial(&self.brokers, self.id, &self.other, Purpose::Control, tls).await?;
         self.report_clock(answer.time_ns);
         Ok(Link::new(stream))
     }

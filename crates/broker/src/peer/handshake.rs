@@ -1,7 +1,7 @@
 //! What a broker says of itself, and whether the other one believes it. No I/O.
 use super::brokers::{Broker, Brokers};
 use super::connection::PeerError;
-use bascule_wire::peer::{Hello, HelloAnswer, RefusalCode};
+use bascule_wire::peer::{Hello, HelloAnswer, Purpose, RefusalCode};
 use bytes::Bytes;
 
 /// Versions of the protocol that are spoken, inclusive.
@@ -42,7 +42,13 @@ impl Proof {
 
 impl Brokers {
     /// What this broker says when it dials that one.
-    pub(super) fn hello(&self, raft_id: u64, other: &Broker, time_ns: i64) -> Hello {
+    pub(super) fn hello(
+        &self,
+        raft_id: u64,
+        other: &Broker,
+        purpose: Purpose,
+        time_ns: i64,
+    ) -> Hello {
         let own = &self.own;
         let (receiver_boot_epoch, receiver_nonce) = self.run_of(raft_id);
         Hello {
@@ -59,6 +65,7 @@ impl Brokers {
             receiver_boot_epoch,
             receiver_nonce,
             time_ns,
+            purpose: purpose as i32,
         }
     }
 

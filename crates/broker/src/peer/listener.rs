@@ -1,11 +1,12 @@
 //! The port for other brokers.
 //!
 //! A connection has [`HELLO`] for TLS and its hello, and at most [`GREETINGS`] are in this phase: a further one closes the
-//! oldest. After that a broker has at most [`CONNECTIONS`]: a further one closes its oldest, which may be half open.
+//! oldest. After that a broker has one for each [`Purpose`]: a further one closes the older, which may be half open.
 use super::brokers::Brokers;
 use super::connection::{PeerError, read_frame};
 use super::founding::Founding;
 use super::handshake::{Proof, short};
+use super::publishes;
 use super::session::FetchSession;
 use super::stream::{self, ByteStream};
 use crate::clock::now_ns;
@@ -14,7 +15,9 @@ use crate::events::{Events, Level, LogLimiter};
 use crate::statistics::PeerRefusals;
 use crate::tls::PeerTls;
 use bascule_wire::peer::frame::{CONTROL_BYTES, GREETING_BYTES};
-use bascule_wire::peer::{Frame, FrameType, Hello, HelloAnswer, Join, RaftHead, RefusalCode};
+use bascule_wire::peer::{
+    Frame, FrameType, Hello, HelloAnswer, Join, Purpose, RaftHead, RefusalCode,
+};
 use bytes::Bytes;
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, VecDeque};
@@ -29,7 +32,6 @@ use tokio::task::AbortHandle;
 
 const HELLO: Duration = Duration::from_secs(5);
 const GREETINGS: usize = 32;
-const CONNECTIONS: usize = 2;
 /// Requests of one connection that are answered at the same time; further ones wait in its socket.
 const ANSWERING: usize = 16;
 /// After an accept that failed: mostly a lack of descriptors, which lasts.
@@ -66,7 +68,7 @@ struct Shared {
     group: OnceLock<Group>,
     tls: Option<Arc<PeerTls>>,
     events: Arc<Events>,
-    connections: Mutex<BTreeMap<u64, VecDeque<AbortHandle>>>,
+    connections: Mutex<BTreeMap<(u64, Purpose), AbortHandle>>,
     refused: Arc<PeerRefusals>,
     lines: LogLimiter,
 }
@@ -80,8 +82,8 @@ struct Group {
 
 /// What a connection turned out to be.
 enum Greeted {
-    /// Of this broker.
-    Broker(Box<dyn ByteStream>, u64),
+    /// Of this broker, and what it is for.
+    Broker(Box<dyn ByteStream>, u64, Purpose),
     /// A question about the cluster, answered.
     Asked,
 }
@@ -170,20 +172,18 @@ impl PeerListener {
 
     /// Connections behind their handshake, by the broker's number.
     pub fn connections(&self) -> BTreeMap<u64, usize> {
-        let connections = self.shared.connections.lock();
-        let open =
-            |all: &VecDeque<AbortHandle>| all.iter().filter(|one| !one.is_finished()).count();
-        connections
-            .iter()
-            .map(|(id, all)| (*id, open(all)))
-            .collect()
+        let mut open = BTreeMap::new();
+        for ((id, _), connection) in &*self.shared.connections.lock() {
+            *open.entry(*id).or_default() += usize::from(!connection.is_finished());
+        }
+        open
     }
 }
 
 impl Drop for PeerListener {
     fn drop(&mut self) {
         self.task.abort();
-        for connection in self.shared.connections.lock().values().flatten() {
+        for connection in self.shared.connections.lock().values() {
             connection.abort();
         }
     }
@@ -214,14 +214,18 @@ impl Shared {
         let greeted = tokio::time::timeout(HELLO, self.handshake(stream)).await;
         match greeted.unwrap_or(Err(PeerError::Silent(HELLO))) {
             Ok(Greeted::Asked) => {}
-            Ok(Greeted::Broker(stream, from)) => {
+            Ok(Greeted::Broker(stream, from, purpose)) => {
                 let shared = self.clone();
                 let serve = tokio::spawn(async move {
-                    if let Err(error) = shared.serve(stream, from).await {
+                    let served = match purpose {
+                        Purpose::Publishes => shared.serve_publishes(stream).await,
+                        Purpose::Control | Purpose::Records => shared.serve(stream, from).await,
+                    };
+                    if let Err(error) = served {
                         shared.refuse(address, &error);
                     }
                 });
-                self.keep(from, serve.abort_handle());
+                self.keep(from, purpose, serve.abort_handle());
             }
             Err(error) => self.refuse(address, &error),
         }
@@ -255,7 +259,7 @@ impl Shared {
             Ok(_) => {
                 stream.write_all(&frame).await?;
                 stream.flush().await?;
-                Ok(Greeted::Broker(stream, hello.raft_id))
+                Ok(Greeted::Broker(stream, hello.raft_id, hello.purpose()))
             }
             Err(refusal) => {
                 last(stream, frame).await?;
@@ -267,15 +271,20 @@ impl Shared {
         }
     }
 
-    fn keep(&self, from: u64, connection: AbortHandle) {
-        let mut connections = self.connections.lock();
-        let kept = connections.entry(from).or_default();
-        kept.retain(|one| !one.is_finished());
-        kept.push_back(connection);
-        if kept.len() > CONNECTIONS
-            && let Some(oldest) = kept.pop_front()
-        {
-            oldest.abort();
+    fn keep(&self, from: u64, purpose: Purpose, connection: AbortHandle) {
+        let older = self.connections.lock().insert((from, purpose), connection);
+        if let Some(older) = older {
+            older.abort();
+        }
+    }
+
+    /// Takes publishes of another broker's clients until the connection ends.
+    async fn serve_publishes(&self, stream: Box<dyn ByteStream>) -> Result<(), PeerError> {
+        let group = self.group.get();
+        let server = group.and_then(|group| Some((group, group.answers.publishes()?)));
+        match server {
+            Some((group, server)) => publishes::serve(stream, &server, &group.brokers).await,
+            None => Err(PeerError::Unexpected(FrameType::Forward)),
         }
     }
 

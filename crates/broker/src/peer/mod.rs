@@ -6,7 +6,7 @@
 //!
 //! * [`Founding`]: how brokers become a cluster. [`Brokers`]: who this broker is, and whom it knows; `handshake` decides by it, without I/O.
 //! * `connection`: frames over a byte stream. [`PeerListener`]: the port. [`Dialer`]: connections to the others.
-//! * `data`: a connection of a follower to its leader; `session`: how that answers.
+//! * `data`: a connection to a leader, of a follower or for publishes; `session`: how followers are answered, `publishes`: publishes.
 mod brokers;
 mod connection;
 mod data;
@@ -15,12 +15,15 @@ mod founding;
 mod handshake;
 mod link;
 mod listener;
+mod publishes;
 mod session;
 mod stream;
 
 pub use brokers::{Broker, Brokers, Own};
 pub use connection::PeerError;
-pub(crate) use data::DataConnection;
+#[cfg(test)]
+pub(crate) use data::DataWriter;
+pub(crate) use data::{DIAL, DataConnection, DataReader};
 pub use dialer::Dialer;
 pub(crate) use founding::to_hex;
 pub use founding::{FirstVoter, Founded, Founding, FoundingError};

@@ -2,12 +2,12 @@
 use crate::events::{Events, Level};
 use crate::partition::Partition;
 use crate::partition::replica::{AnswerMessage, ReplicaMessage, SlotState};
-use crate::peer::{Brokers, DataConnection, PeerError, outcome_of};
+use crate::peer::{Brokers, DIAL, DataConnection, PeerError, outcome_of};
 use crate::tls::PeerTls;
 use bascule_replica::session::{Client, Frame as SessionFrame};
 use bascule_wire::peer::fetch::WAIT_MS;
 use bascule_wire::peer::frame::FETCH_BYTES;
-use bascule_wire::peer::{Fetch, FetchAnswer, Frame, FrameType, Slot};
+use bascule_wire::peer::{Fetch, FetchAnswer, Frame, FrameType, Purpose, Slot};
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, HashMap};
 use std::io;
@@ -125,15 +125,18 @@ impl Run {
                 self.shared.changed.notified().await;
             }
             let tls = self.tls.as_deref();
-            let failed = match DataConnection::open(&self.brokers, self.leader, tls).await {
-                Ok(connection) => {
-                    pause = FIRST_PAUSE;
-                    let failed = self.exchange(connection).await;
-                    self.disconnected();
-                    failed
-                }
-                Err(failed) => failed,
-            };
+            let failed =
+                match DataConnection::open(&self.brokers, self.leader, Purpose::Records, tls, DIAL)
+                    .await
+                {
+                    Ok(connection) => {
+                        pause = FIRST_PAUSE;
+                        let failed = self.exchange(connection).await;
+                        self.disconnected();
+                        failed
+                    }
+                    Err(failed) => failed,
+                };
             let text = failed.to_string();
             if text != said {
                 self.line(&text);

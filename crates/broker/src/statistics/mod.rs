@@ -1,11 +1,13 @@
 //! Counters and gauges of the data plane; names and meaning in `specs/metrics.toml`.
 mod calls;
+mod forwarded;
 mod peer_refusals;
 mod publish_errors;
 mod reported;
 
 pub use calls::CallCounts;
 pub(crate) use calls::Method;
+pub use forwarded::Forwarded;
 pub use peer_refusals::PeerRefusals;
 pub use publish_errors::PublishErrors;
 pub(crate) use reported::Reported;
@@ -49,6 +51,8 @@ macro_rules! statistics {
             pub publish_errors: PublishErrors,
             /// Connections of other brokers that were refused.
             pub peer_refusals: Arc<PeerRefusals>,
+            /// Appends for partitions that other brokers lead.
+            pub forwarded: Forwarded,
         }
 
         impl Statistics {

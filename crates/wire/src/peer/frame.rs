@@ -18,6 +18,8 @@ pub const CONTROL_BYTES: usize = 4 << 20;
 pub const FETCH_BYTES: usize = 8 << 20;
 /// Most that the length of an answer to a fetch may be: what was asked for, one batch, and the head, bytes.
 pub const DATA_BYTES: usize = FETCH_BYTES + (256 << 20) + CONTROL_BYTES;
+/// Most that the length of a forwarded publish may be: the largest sealed batch, and the rest.
+pub const FORWARD_BYTES: usize = (64 << 20) + CONTROL_BYTES;
 
 const LENGTH_BYTES: usize = 4;
 const VERSION: u8 = 0;
@@ -67,6 +69,10 @@ pub enum FrameType {
     Heartbeat = 23,
     /// The answer.
     HeartbeatAnswer = 24,
+    /// What a client published, for the leader.
+    Forward = 25,
+    /// The answer.
+    ForwardAnswer = 26,
     /// Asks a member for the batches that a new leader lacks.
     Range = 27,
     /// The answer.
@@ -75,7 +81,7 @@ pub enum FrameType {
 
 impl FrameType {
     /// All of them, by number.
-    pub const ALL: [Self; 22] = [
+    pub const ALL: [Self; 24] = [
         Self::Fetch,
         Self::FetchAnswer,
         Self::Join,
@@ -96,6 +102,8 @@ impl FrameType {
         Self::SnapshotAnswer,
         Self::Heartbeat,
         Self::HeartbeatAnswer,
+        Self::Forward,
+        Self::ForwardAnswer,
         Self::Range,
         Self::RangeAnswer,
     ];
@@ -118,6 +126,7 @@ impl FrameType {
             Self::PreVote => Some(Self::PreVoteAnswer),
             Self::Snapshot => Some(Self::SnapshotAnswer),
             Self::Heartbeat => Some(Self::HeartbeatAnswer),
+            Self::Forward => Some(Self::ForwardAnswer),
             Self::Range => Some(Self::RangeAnswer),
             Self::FetchAnswer
             | Self::JoinAnswer
@@ -129,6 +138,7 @@ impl FrameType {
             | Self::PreVoteAnswer
             | Self::SnapshotAnswer
             | Self::HeartbeatAnswer
+            | Self::ForwardAnswer
             | Self::RangeAnswer => None,
         }
     }

@@ -100,6 +100,21 @@ pub struct Hello {
     /// Its time of day, ns since 1970.
     #[prost(sint64, tag = "112")]
     pub time_ns: i64,
+    /// What the connection is for.
+    #[prost(enumeration = "Purpose", tag = "113")]
+    pub purpose: i32,
+}
+
+/// What a connection is for. Of each purpose the newest connection of a broker counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, prost::Enumeration)]
+#[repr(i32)]
+pub enum Purpose {
+    /// Requests of the metadata group, to the controller, and between replicas.
+    Control = 0,
+    /// Fetches of a follower.
+    Records = 1,
+    /// Publishes of clients, for the leader.
+    Publishes = 2,
 }
 
 /// Type 11, `ServerInfoResponse`: who was dialled, or why it refuses. The connection ends after a refusal.
@@ -234,6 +249,9 @@ impl Hello {
         if hello.oldest_version > hello.newest_version {
             return invalid("the oldest version is newer than the newest");
         }
+        if Purpose::try_from(hello.purpose).is_err() {
+            return invalid("a connection is for control, records or publishes");
+        }
         if (hello.receiver_boot_epoch == 0) != (hello.receiver_nonce == 0) {
             return invalid("a boot epoch comes with the nonce it was registered under");
         }
@@ -269,6 +287,8 @@ impl RaftHead {
             FrameType::JoinAnswer,
             FrameType::Hello,
             FrameType::HelloAnswer,
+            FrameType::Forward,
+            FrameType::ForwardAnswer,
         ];
         if others.contains(&frame.kind) {
             return Err(FrameError::Type(frame.kind as u8));

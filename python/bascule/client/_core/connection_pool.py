@@ -78,6 +78,7 @@ class ConnectionPool:
         self._lock: Final = threading.Lock()
         self._natives: Final[dict[str, engine.Client]] = {}
         self._routes = Routes()
+        self._learned: tuple[str, ...] = ()
         self._turn = 0
         self._ended: Final = threading.Event()
         self.locks: Final = KeyedLock()
@@ -87,7 +88,8 @@ class ConnectionPool:
     @property
     def address(self) -> str:
         """The address in use for calls that any broker can answer, or the next one to be tried."""
-        return self._addresses[self._turn % len(self._addresses)]
+        known = self._addresses + self._learned
+        return known[self._turn % len(known)]
 
     def reach(self, deadline: Deadline) -> None:
         """Connect to a broker: tries the addresses in turn until one answers. Without `wait` it gives up once nobody
@@ -176,12 +178,14 @@ class ConnectionPool:
         return self._spreads(stream, chooser, ack_policy, int(self._options.get("max_in_flight", MAX_IN_FLIGHT)))
 
     def refresh_routes(self, deadline: Deadline) -> None:
-        """Fetch the leaders of all partitions again. If no broker answers, the routes stay as they are: the call that
-        needs them is retried and raises the error.
+        """Fetch the leaders of all partitions again, and the addresses of the other brokers. If no broker answers, the
+        routes stay as they are: the call that needs them is retried and raises the error.
         """
         with suppress(BrokerError), engine.native_errors():
             native = self._connected(self.address, deadline)
             self._routes = Routes.read(native.call("FetchMetadata", _ALL_STREAMS, deadline.left_ms()))
+            known = self._routes.addresses.values()
+            self._learned = tuple(address for address in known if address not in self._addresses)
 
     def close(self) -> None:
         """Close the connections. Idempotent; every later call raises `closed`."""

@@ -90,11 +90,10 @@ class MetadataMethods:
         return serialize(response)
 
     def _brokers(self) -> list[Broker]:
-        """All brokers, this one first."""
+        """The brokers that clients can reach, this one first. Fenced ones are left out: clients dial all of them."""
         here = self._controller.broker_id
-        return [
-            broker for _, broker in sorted(self._controller.state.brokers.items(), key=lambda item: item[0] != here)
-        ]
+        ordered = sorted(self._controller.state.brokers.values(), key=lambda broker: broker.id != here)
+        return [broker for broker in ordered if broker.id == here or broker.run != "fenced"]
 
 
 def _show_group(shown: Any, group: Group | None) -> None:

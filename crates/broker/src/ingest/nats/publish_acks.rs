@@ -128,16 +128,21 @@ impl PublishAckQueue {
 /// Why nothing of an append was stored, or why that is unknown.
 fn refusal(error: &AppendError) -> Refusal {
     match error {
-        AppendError::NotLeader | AppendError::Closed | AppendError::TooFewReplicas { .. } => {
-            Refusal::Unavailable(error.to_string())
-        }
+        AppendError::NotLeader
+        | AppendError::Closed
+        | AppendError::Unreachable(_)
+        | AppendError::TooFewReplicas { .. } => Refusal::Unavailable(error.to_string()),
         AppendError::Busy => Refusal::Busy,
         AppendError::Readonly => Refusal::ReadOnly,
         AppendError::Full => Refusal::DiskFull,
-        AppendError::NoDescriptor | AppendError::Encryption(_) | AppendError::Sequence(_) => {
-            Refusal::NotStored(error.to_string())
+        AppendError::NoDescriptor
+        | AppendError::Encryption(_)
+        | AppendError::Denied(_)
+        | AppendError::Invalid(_)
+        | AppendError::Sequence(_) => Refusal::NotStored(error.to_string()),
+        AppendError::Storage(_) | AppendError::LeaderChanged | AppendError::Unknown(_) => {
+            Refusal::Unknown(error.to_string())
         }
-        AppendError::Storage(_) | AppendError::LeaderChanged => Refusal::Unknown(error.to_string()),
     }
 }
 

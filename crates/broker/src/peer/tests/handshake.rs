@@ -2,7 +2,7 @@
 use super::{brokers, name};
 use crate::peer::handshake::{Proof, short};
 use crate::peer::{Brokers, PeerError};
-use bascule_wire::peer::{Hello, RefusalCode};
+use bascule_wire::peer::{Hello, Purpose, RefusalCode};
 use bytes::Bytes;
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ type Change = fn(&mut Hello);
 /// What broker 1 says to broker 2.
 fn hello() -> Hello {
     let one = brokers(1, &BTreeMap::new());
-    one.hello(2, &one.others[&2], 1)
+    one.hello(2, &one.others[&2], Purpose::Control, 1)
 }
 
 fn two() -> Brokers {
@@ -105,7 +105,7 @@ fn a_later_registration_under_an_own_nonce_is_its_own() {
 fn registrations_that_become_known_are_in_later_hellos() {
     let one = brokers(1, &BTreeMap::new());
     let said = || {
-        let hello = one.hello(2, &one.others[&2], 1);
+        let hello = one.hello(2, &one.others[&2], Purpose::Control, 1);
         (hello.receiver_boot_epoch, hello.receiver_nonce)
     };
     assert_eq!(said(), (0, 0));
@@ -114,10 +114,10 @@ fn registrations_that_become_known_are_in_later_hellos() {
     one.know(2, 10, 0);
     one.know(7, 11, 107);
     assert_eq!(said(), (9, 102));
-    let hello = one.hello(2, &one.others[&2], 1);
+    let hello = one.hello(2, &one.others[&2], Purpose::Control, 1);
     assert_eq!(two().judge(&hello, &Proof::Loopback).unwrap(), 1);
     one.know(2, 12, 77);
-    let later = one.hello(2, &one.others[&2], 1);
+    let later = one.hello(2, &one.others[&2], Purpose::Control, 1);
     let registered = two();
     registered.registered(12);
     assert_eq!(registered.judge(&later, &Proof::Loopback).unwrap(), 1);

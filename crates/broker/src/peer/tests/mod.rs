@@ -4,6 +4,7 @@ mod dialling;
 mod founding;
 mod handshake;
 mod port;
+mod publishes;
 mod voters;
 
 use super::{Broker, Brokers, Dialer, Own, PeerListener};

@@ -2,7 +2,9 @@
 use super::{answered, brokers, dialer, local, port, until};
 use crate::peer::PeerListener;
 use bascule_wire::peer::frame::CONTROL_BYTES;
-use bascule_wire::peer::{Frame, FrameType, Hello, HelloAnswer, Preamble, RaftHead, RefusalCode};
+use bascule_wire::peer::{
+    Frame, FrameType, Hello, HelloAnswer, Preamble, Purpose, RaftHead, RefusalCode,
+};
 use bytes::Bytes;
 use std::collections::BTreeMap;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -12,7 +14,7 @@ type Change = fn(&mut Hello);
 
 fn hello() -> Hello {
     let one = brokers(1, &BTreeMap::new());
-    one.hello(2, &one.others[&2], 1)
+    one.hello(2, &one.others[&2], Purpose::Control, 1)
 }
 
 /// The next frame; `None` at the end.
@@ -177,13 +179,17 @@ async fn connections_that_say_nothing_are_closed() {
     .await;
 }
 
-/// The older ones may be half open: their broker's machine is gone, and nobody has noticed.
+/// The older one may be half open: its broker's machine is gone, and nobody has noticed.
 #[tokio::test]
-async fn the_newest_connections_of_a_broker_count() {
+async fn the_newest_connection_of_a_broker_counts_for_each_purpose() {
     let port = port(local(0), None).await;
     let mut streams = Vec::new();
-    for _ in 0..4 {
-        streams.push(greeted(&port, &hello()).await.0);
+    for purpose in [Purpose::Control, Purpose::Records].repeat(2) {
+        let hello = Hello {
+            purpose: purpose as i32,
+            ..hello()
+        };
+        streams.push(greeted(&port, &hello).await.0);
     }
     for stream in &mut streams[..2] {
         assert_eq!(read(stream).await, None);
