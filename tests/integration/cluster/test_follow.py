@@ -29,7 +29,9 @@ async def test_every_broker_takes_records_and_shows_the_leaders(tmp_path: Path) 
                 assert found == [b"first", *(other.encode() for other in NAMES[: place + 1])]
 
 
-async def test_a_subscription_goes_on_at_the_next_leader_without_a_gap_and_without_a_repetition(tmp_path: Path) -> None:
+async def test_a_subscription_continues_at_the_next_leader_without_a_gap_and_without_a_repetition(
+    tmp_path: Path,
+) -> None:
     async with cluster(tmp_path) as brokers:
         await created(brokers, STREAM)
         leader = await led_in_sync(brokers)
@@ -42,7 +44,7 @@ async def test_a_subscription_goes_on_at_the_next_leader_without_a_gap_and_witho
 
             async def take() -> None:
                 async for record in reader.subscribe(STREAM, start="earliest").records():
-                    read.append((record.offset, record.value))  # noqa: PERF401 - it is looked at meanwhile
+                    read.append((record.offset, record.value))  # noqa: PERF401 - it is read meanwhile
 
             taking = asyncio.create_task(take())
             written: dict[int, bytes] = {}

@@ -26,7 +26,7 @@ ENOUGH = 100
 
 
 class Seen:
-    """What a client was told.
+    """What a client has seen.
 
     Attributes:
         acked: value by offset.
@@ -100,7 +100,7 @@ async def gufo_reads(client: LiftbridgeClient, seen: Seen) -> None:
         seen.read.append((record.offset, record.value))
 
 
-async def test_an_unmodified_gufo_client_goes_on_when_the_leader_is_killed(tmp_path: Path) -> None:
+async def test_an_unmodified_gufo_client_continues_when_the_leader_is_killed(tmp_path: Path) -> None:
     async with cluster(tmp_path) as brokers:
         await created(brokers, STREAM)
         leader = await led_in_sync(brokers)
@@ -154,7 +154,7 @@ async def ended(process: asyncio.subprocess.Process, reading: Awaitable[None]) -
 @pytest.mark.slow
 @pytest.mark.timeout(1_200)
 @pytest.mark.parametrize("killed", ["the one that it asks", "another one"])
-async def test_an_unmodified_go_client_goes_on_when_the_leader_is_killed(tmp_path: Path, killed: str) -> None:
+async def test_an_unmodified_go_client_continues_when_the_leader_is_killed(tmp_path: Path, killed: str) -> None:
     program = await asyncio.to_thread(go_program, tmp_path / "go")
     async with cluster(tmp_path) as brokers:
         await created(brokers, STREAM)

@@ -5,7 +5,7 @@ use crate::consensus::network::{Answer, Kind, Transport, decode, encode};
 use crate::consensus::raft::{ProposeError, Voter};
 use crate::consensus::{Command, Door, MetadataError, Proposal, over_the_limit};
 use crate::events::Event;
-use crate::forward::ForwardServer;
+use crate::forward::server::ForwardServer;
 use crate::partition::PartitionContext;
 use crate::replication::{Propose, take_over};
 use bascule_wire::ErrorCode;

@@ -4,7 +4,7 @@
 //! The bodies are `MessagePack`. How they travel is a [`Transport`]'s business.
 use super::snapshot;
 use super::types::{SnapshotOf, Types, Vote, index_of};
-use crate::forward::ForwardServer;
+use crate::forward::server::ForwardServer;
 use crate::partition::PartitionContext;
 use bytes::Bytes;
 use futures_util::future::BoxFuture;

@@ -1,5 +1,4 @@
 //! An append as it travels: encoded once, sent as often as it has to be.
-use super::Target;
 use crate::partition::{AckLevel, Append, AppendError, Committed, Done, IncomingRecord, Payload};
 use crate::tls::Peer;
 use bascule_record::{Producer, RestoreError, SealedBatch};
@@ -18,6 +17,15 @@ const COST: usize = 1 << 10;
 const RECORD_OVERHEAD: usize = 256;
 /// Left for the head of a frame, bytes.
 const HEAD_BYTES: usize = 64 << 10;
+
+/// A partition that publishes go to, wherever it is led.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Target {
+    pub namespace: String,
+    pub stream: String,
+    pub number: u32,
+    pub incarnation: u64,
+}
 
 /// What is appended. Cheap to clone.
 #[derive(Clone, Debug)]

@@ -179,8 +179,9 @@ impl Run {
     /// Sends the next append once that keeps the order; puts it back if it has to wait.
     async fn send(&mut self, charged: Charged) {
         if let Some(why) = &self.broken {
-            let why = AppendError::Unknown(why.clone());
-            return self.finish(charged, Err(why));
+            let why = Err(AppendError::Unknown(why.clone()));
+            self.count(&why);
+            return self.finish(charged, why);
         }
         let item = &charged.item;
         let late = (item.until <= Instant::now()).then(|| {
@@ -201,7 +202,11 @@ impl Run {
             return self.settle(answer).await;
         }
         match &place {
-            Place::Gone => return self.finish(charged, Err(AppendError::Closed)),
+            Place::Gone => {
+                let gone = Err(AppendError::Closed);
+                self.count(&gone);
+                return self.finish(charged, gone);
+            }
             Place::Nowhere(why) => {
                 let mut charged = charged;
                 charged.item.refused = Some(AppendError::Unreachable(why.clone()));

@@ -2,19 +2,18 @@
 //!
 //! * [`Forwarder`]: the broker that the client asked. [`Destination`]: a partition here or elsewhere. `lane`: the appends of one call to one partition, in order, again where that is
 //!   safe. `link`: one connection to each leader. `item`: an append as it travels.
-//! * [`ForwardServer`]: the leader. It appends, and never forwards what was forwarded to it.
+//! * [`server`]: the leader. It appends, and never forwards what was forwarded to it.
 //! * `outcome`: what became of an append, as the leader answers it.
 mod destination;
 mod item;
 mod lane;
 mod link;
 mod outcome;
-mod server;
+pub(crate) mod server;
 #[cfg(test)]
 mod tests;
 
 pub(crate) use destination::{Destination, Lanes};
-pub use server::ForwardServer;
 
 use crate::events::Events;
 use crate::partition::Partition;
@@ -23,6 +22,7 @@ use crate::statistics::Statistics;
 use crate::tls::PeerTls;
 use crate::view::View;
 use arc_swap::ArcSwap;
+use item::Target;
 use lane::{Lane, LaneEnd};
 use link::Link;
 use parking_lot::Mutex;
@@ -30,15 +30,6 @@ use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
-
-/// A partition that publishes go to, wherever it is led.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Target {
-    namespace: String,
-    stream: String,
-    number: u32,
-    incarnation: u64,
-}
 
 /// What a [`Forwarder`] is made of.
 pub(crate) struct ForwarderParts {

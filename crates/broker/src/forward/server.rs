@@ -5,16 +5,14 @@ use crate::access::{Access, stream_resource};
 use crate::admission::Admission;
 use crate::names::{DEFAULT_NAMESPACE, is_internal};
 use crate::partition::{AckLevel, Append, AppendError, Committed, Done, Partition, Payload};
-use crate::peer::PeerError;
 use crate::tls::Peer;
 use crate::view::View;
 use arc_swap::ArcSwap;
 use bascule_record::Producer;
-use bascule_wire::peer::{Forward, Frame, FrameType};
+use bascule_wire::peer::{Forward, Frame, FrameError, FrameType};
 use bytes::Bytes;
 use parking_lot::Mutex;
 use std::collections::{HashMap, VecDeque};
-use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -95,7 +93,7 @@ impl ForwardSession {
         forward: Forward,
         body: Bytes,
         charge: Option<OwnedSemaphorePermit>,
-    ) -> Result<(), PeerError> {
+    ) -> Result<(), FrameError> {
         let (request, answers) = (forward.request, self.answers.clone());
         let done: Done = Box::new(move |outcome: Result<Committed, AppendError>| {
             let head = to_answer(request, &outcome);
@@ -113,12 +111,15 @@ impl ForwardSession {
         let bytes = body.len();
         let (append, done) = match read(forward, body, &partition).await {
             Ok(append) => (append, done),
-            Err(BodyError::Frame(error)) => return Err(error.into()),
+            Err(BodyError::Frame(error)) => return Err(error),
             Err(error @ (BodyError::Batch(_) | BodyError::Producer(_))) => {
                 done(Err(AppendError::Invalid(error.to_string())));
                 return Ok(());
             }
-            Err(BodyError::Stopped(error)) => return Err(io::Error::other(error).into()),
+            Err(BodyError::Stopped(_)) => {
+                done(Err(AppendError::Closed));
+                return Ok(());
+            }
         };
         let held = Held {
             append: append(done),

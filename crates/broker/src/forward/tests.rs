@@ -307,7 +307,7 @@ async fn a_batch_of_a_producer_is_repeated_and_never_said_not_to_be_stored() {
 }
 
 #[tokio::test]
-async fn who_finds_no_leader_in_time_is_told_that_nothing_was_stored() {
+async fn without_a_leader_in_time_the_error_says_that_nothing_was_stored() {
     let mut entry = Entry::new();
     entry.led_by("", 5);
     let outcome = entry.append("one", None, Duration::from_millis(30)).await;

@@ -5,7 +5,7 @@
 use super::brokers::Brokers;
 use super::connection::{PeerError, read_payload, read_preamble};
 use super::stream::ByteStream;
-use crate::forward::ForwardServer;
+use crate::forward::server::ForwardServer;
 use bascule_wire::peer::frame::FORWARD_BYTES;
 use bascule_wire::peer::{Forward, ForwardAnswer, Frame, FrameType};
 use std::sync::Arc;

@@ -3,7 +3,8 @@ use super::frame::{Frame, FrameError, FrameType};
 use super::heads::{decode, field};
 use crate::liftbridge::publish::MAX_HEADERS;
 use bytes::{Buf, Bytes};
-use prost::Message;
+use prost::encoding::{DecodeContext, decode_key, skip_field};
+use prost::{DecodeError, Message};
 
 /// Most records of one frame.
 pub const FORWARD_RECORDS: usize = 1 << 17;
@@ -13,6 +14,8 @@ pub const DEADLINE_MS: u32 = 60_000;
 /// Longest name of a namespace, a stream or a client, bytes.
 const NAME_BYTES: usize = 4 << 10;
 const TEXT_BYTES: usize = 1024;
+/// Of the headers of a record.
+const HEADERS_TAG: u32 = 3;
 
 /// Type 25: what a client published, for the leader. The body has the records ([`ForwardedRecord`], each behind its length), or one
 /// sealed batch.
@@ -276,11 +279,20 @@ impl Forward {
         let invalid = |what| field(FrameType::Forward, what);
         let mut records = Vec::with_capacity((self.records as usize).min(body.len()));
         for _ in 0..self.records {
+            let malformed = |_| invalid("a record is not the protobuf message of records");
             if !body.has_remaining() {
                 return Err(invalid("the body has fewer records than the head says"));
             }
-            let record = ForwardedRecord::decode_length_delimited(&mut body)
-                .map_err(|_| invalid("a record is not the protobuf message of records"))?;
+            let bytes = prost::decode_length_delimiter(&mut body).map_err(malformed)?;
+            if bytes > body.len() {
+                return Err(invalid("the last record of the body is not whole"));
+            }
+            let bytes = body.split_to(bytes);
+            // An empty header takes two bytes here, and much more in memory.
+            if count_headers(&bytes).map_err(malformed)? > MAX_HEADERS {
+                return Err(invalid("a record has more headers than may be stored"));
+            }
+            let record = ForwardedRecord::decode(bytes).map_err(malformed)?;
             record.check().map_err(invalid)?;
             records.push(record);
         }
@@ -291,14 +303,21 @@ impl Forward {
     }
 }
 
+fn count_headers(mut record: &[u8]) -> Result<usize, DecodeError> {
+    let mut headers = 0;
+    while record.has_remaining() {
+        let (tag, kind) = decode_key(&mut record)?;
+        headers += usize::from(tag == HEADERS_TAG);
+        skip_field(kind, tag, &mut record, DecodeContext::default())?;
+    }
+    Ok(headers)
+}
+
 impl ForwardedRecord {
     fn check(&self) -> Result<(), &'static str> {
         let is_text = |bytes: &Bytes| std::str::from_utf8(bytes).is_ok();
         if !is_text(&self.subject) || !is_text(&self.reply) {
             return Err("the subject or the reply subject of a record is not UTF-8");
-        }
-        if self.headers.len() > MAX_HEADERS {
-            return Err("a record has more headers than may be stored");
         }
         let is_long = |header: &ForwardedHeader| header.name.len() > usize::from(u16::MAX);
         if self.headers.iter().any(is_long) {

@@ -90,10 +90,12 @@ class MetadataMethods:
         return serialize(response)
 
     def _brokers(self) -> list[Broker]:
-        """The brokers that clients can reach, this one first. Fenced ones are left out: clients dial all of them."""
-        here = self._controller.broker_id
+        """The brokers that clients can reach, this one first. Clients dial all of them, some of them for ever: as in
+        Liftbridge, those are left out that are fenced, or that this broker does not reach.
+        """
+        here, missing = self._controller.broker_id, self._controller.cluster_status()["missing"]
         ordered = sorted(self._controller.state.brokers.values(), key=lambda broker: broker.id != here)
-        return [broker for broker in ordered if broker.id == here or broker.run != "fenced"]
+        return [item for item in ordered if item.id == here or (item.run != "fenced" and item.id not in missing)]
 
 
 def _show_group(shown: Any, group: Group | None) -> None:

@@ -3,7 +3,7 @@ use super::{Echo, brokers, events, local, until};
 use crate::access::Access;
 use crate::admission::Admission;
 use crate::consensus::network::{Answer, Kind};
-use crate::forward::ForwardServer;
+use crate::forward::server::ForwardServer;
 use crate::limits::Limits;
 use crate::peer::{DIAL, DataConnection, DataReader, DataWriter, PeerListener};
 use bascule_wire::peer::{
@@ -86,7 +86,7 @@ async fn a_publish_for_what_is_not_led_here_is_answered_so_and_the_leader_shows_
 }
 
 #[tokio::test]
-async fn what_is_no_publish_ends_the_connection() {
+async fn anything_but_a_publish_ends_the_connection() {
     let port = leader().await;
     let head = RaftHead {
         request: 1,
