@@ -40,7 +40,10 @@ pub(crate) struct ForwardSession {
 
 impl ForwardServer {
     /// A session whose answers, whole frames, go to `answers`.
-    pub fn session(self: &Arc<Self>, answers: mpsc::UnboundedSender<Vec<u8>>) -> ForwardSession {
+    pub(crate) fn session(
+        self: &Arc<Self>,
+        answers: mpsc::UnboundedSender<Vec<u8>>,
+    ) -> ForwardSession {
         ForwardSession {
             server: self.clone(),
             answers,
