@@ -72,8 +72,12 @@ async def test_a_client_that_was_given_one_broker_asks_the_others_when_that_is_l
         leader = await led_in_sync(brokers)
         asked = next(name for name in NAMES if name != leader)
         async with bascule.connect_async(url(brokers, asked), timeout=60) as client:
-            reading = client.subscribe(STREAM, start="earliest", stop="latest")
-            assert [record.value async for record in reading.records()] == [b"first"]
+
+            async def is_read() -> bool:
+                reading = client.subscribe(STREAM, start="earliest", stop="latest")
+                return [record.value async for record in reading.records()] == [b"first"]
+
+            await until(is_read)
             await brokers.kill(asked)
             await client.create_stream("payments")
             assert (await client.publish(STREAM, b"after", ack="all")).offset == 1

@@ -242,8 +242,9 @@ async def test_the_leader_checks_the_clients_right_by_its_own_policy(tmp_path: P
             answer = await call(channels["b1"], "FetchMetadata", streams=[STREAM])
             leader = str(answer.streamMetadata[0].partitions[0].leader)
             policy(leader, "FetchMetadata")
+            before = brokers.heard(leader, "the policy is in use")
             brokers.running[leader].process.send_signal(signal.SIGHUP)
-            await brokers.said(leader, "the policy is in use")
+            await brokers.said(leader, "the policy is in use", before)
             other = next(name for name in NAMES if name != leader)
             with pytest.raises(grpc.aio.AioRpcError) as denied:
                 await call(channels[other], "Publish", stream=STREAM, value=b"v", ackPolicy=ALL)

@@ -4,9 +4,11 @@ import shutil
 import signal
 from pathlib import Path
 
+import bascule
 import grpc
 import grpc.aio
 import pytest
+from bascule.errors import StateError
 
 from tests.integration.cluster.brokers import NAMES, Brokers, cluster, until
 from tests.integration.server.process import Process
@@ -111,9 +113,11 @@ async def test_a_partition_that_is_led_elsewhere_takes_records_and_is_read_at_it
 
 async def test_what_is_not_safe_with_several_brokers_is_refused_by_name(tmp_path: Path) -> None:
     async with cluster(tmp_path) as brokers:
-        with pytest.raises(grpc.aio.AioRpcError, match="JoinConsumerGroup is not available with several brokers yet"):
-            await brokers.call("b1", "JoinConsumerGroup", groupId="g", consumerId="c", streams=["safe"])
-        assert await brokers.streams("b1") == []
+        address = brokers.running["b1"].addresses["address"]
+        async with bascule.connect_async(f"liftbridge://{address}") as client:
+            with pytest.raises(StateError, match="FetchSinks is not available with several brokers yet") as refused:
+                await client.sinks()
+        assert refused.value.code == "cluster_unsupported"
 
 
 async def test_a_broker_of_another_directory_or_cluster_is_refused_by_name(tmp_path: Path) -> None:
