@@ -182,7 +182,7 @@ def test_the_oldest_segments_are_deleted_but_never_the_active_one(client: Long, 
 
 def test_short_sessions_do_not_exhaust_a_partition(client: Long, address: str, name: str) -> None:
     place = client.create(name)
-    answer = client.change(iggy.CREATE_TOKEN, short_text("short") + bytes(8))
+    answer = client.change(iggy.CREATE_TOKEN, short_text(name[-30:]) + bytes(8))
     token = answer[1:].decode()
     for number in range(SESSIONS):
         with connected(address, token=token) as short:

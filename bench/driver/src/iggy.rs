@@ -96,7 +96,10 @@ pub async fn send(arguments: &Arguments) -> Result<serde_json::Value, Failure> {
 /// Polls the offsets 0 to `count` − 1, `batch` at a time; each must be the next.
 pub async fn poll(arguments: &Arguments) -> Result<serde_json::Value, Failure> {
     let mut connection = Connection::open(arguments).await?;
-    let (count, batch) = (arguments.number("count", 1_000_000), arguments.number("batch", 1000));
+    let (count, batch) = (
+        arguments.number("count", 1_000_000),
+        arguments.number("batch", 1000),
+    );
     let (clock, mut next, mut micros) = (Clock::start(), 0, Vec::new());
     while next < count {
         let mut payload = vec![1]; // a consumer of its own
@@ -113,7 +116,9 @@ pub async fn poll(arguments: &Arguments) -> Result<serde_json::Value, Failure> {
         let before = next;
         next = decode(answer, next)?;
         if next == before {
-            return Err(Failure::new(format!("{next} of {count} messages are there")));
+            return Err(Failure::new(format!(
+                "{next} of {count} messages are there"
+            )));
         }
     }
     Ok(with_latencies(clock.report(count), micros))
@@ -131,7 +136,9 @@ fn decode(answer: &[u8], mut next: u64) -> Result<u64, Failure> {
         let (value, behind) = value.split_at_checked(size).ok_or_else(cut)?;
         let offset = head.first_chunk().copied().map(u64::from_le_bytes);
         if offset != Some(next) || value.is_empty() {
-            return Err(Failure::new(format!("offset {offset:?} came where {next} was due")));
+            return Err(Failure::new(format!(
+                "offset {offset:?} came where {next} was due"
+            )));
         }
         (rest, next) = (behind, next + 1);
     }

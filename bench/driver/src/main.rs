@@ -11,8 +11,8 @@
 //! | `jetstream-publish` | asynchronous JetStream publish, `in_flight` acks outstanding; also to a stream with `natsAcks` |
 //! | `jetstream-consume` | an ordered consumer from the start until `count` messages came |
 //! | `iggy-create` | a stream of Iggy with a topic `t` of one partition |
-//! | `iggy-send` | Iggy's SendMessages, `batch` messages at a time, each when the former is answered |
-//! | `iggy-poll` | Iggy's PollMessages, `batch` at a time, until `count` messages were decoded |
+//! | `iggy-send` | Iggy's `SendMessages`, `batch` messages at a time, each when the former is answered |
+//! | `iggy-poll` | Iggy's `PollMessages`, `batch` at a time, until `count` messages were decoded |
 //!
 //! Common arguments: `address`, `url`, `stream`, `subject`, `bytes` (value size), `seconds`, `count`, and of publishing
 //! `partitions` (so many of the stream in turn; 1).

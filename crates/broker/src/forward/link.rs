@@ -127,7 +127,9 @@ impl Run {
                 }
                 Err(error) => {
                     let why = format!("broker {:?} cannot be reached: {error}", self.name());
-                    held.into_iter().for_each(|item| item.not_sent(&why));
+                    for item in held {
+                        item.not_sent(&why);
+                    }
                     why
                 }
             };

@@ -268,7 +268,8 @@ async fn led(
             })?;
             if partition.leader != context.broker_id {
                 let leader = &partition.leader;
-                let details = serde_json::json!({"leader": leader, "address": view.address(leader)});
+                let details =
+                    serde_json::json!({"leader": leader, "address": view.address(leader)});
                 return Err(Status::failed_precondition(format!(
                     "Server not leader for cursors partition {number}"
                 ))

@@ -150,10 +150,11 @@ impl Log {
         done: Compacted,
     ) -> Result<bool, Error> {
         self.committer.check_usable()?;
-        let due =
-            self.compacting.progress.try_lock().is_some_and(|progress| {
-                progress.is_due(&self.shared, compaction, now_ns)
-            });
+        let due = self
+            .compacting
+            .progress
+            .try_lock()
+            .is_some_and(|progress| progress.is_due(&self.shared, compaction, now_ns));
         if !due || self.compacting.busy.swap(true, Ordering::AcqRel) {
             return Ok(false);
         }
