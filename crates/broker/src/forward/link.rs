@@ -127,7 +127,7 @@ impl Run {
                 }
                 Err(error) => {
                     let why = format!("broker {:?} cannot be reached: {error}", self.name());
-                    for item in held {
+                    if let Some(item) = held {
                         item.not_sent(&why);
                     }
                     why
