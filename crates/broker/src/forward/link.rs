@@ -116,8 +116,10 @@ impl Run {
         let (mut failed, mut said) = (None::<String>, String::new());
         while let Some(first) = self.outgoing.recv().await {
             let mut held = Some(first);
-            if let Some(why) = &failed {
-                held.take().into_iter().for_each(|item| item.not_sent(why));
+            if let Some(why) = &failed
+                && let Some(item) = held.take()
+            {
+                item.not_sent(why);
             }
             let why = match self.dial(failed.as_deref()).await {
                 Ok(connection) => {

@@ -8,6 +8,7 @@ use crate::partition::{
     AckLevel, Append, AppendError, Committed, IncomingRecord, Payload, RejectReason, Rejected,
 };
 use crate::peer::{Broker, Own};
+use crate::tls::Peer;
 use crate::view::{PartitionView, StreamView};
 use bascule_log::SequenceError;
 use bascule_record::{BatchBuilder, BatchLimits, Codec, Producer, RecordRef};
@@ -102,7 +103,7 @@ impl Entry {
             });
         }
         let entry = Self {
-            lanes: Lanes::new(&forwarder, &Default::default()),
+            lanes: Lanes::new(&forwarder, &Peer::default()),
             forwarder,
             frames,
         };
@@ -340,7 +341,7 @@ fn head_and_body(content: &Content) -> (Forward, Bytes) {
         incarnation: 40,
     };
     let until = Instant::now() + LIMIT;
-    let frame = content.to_frame(8, &target, 41, &Default::default(), until);
+    let frame = content.to_frame(8, &target, 41, &Peer::default(), until);
     let (preamble, payload) = frame.split_first_chunk().unwrap();
     let preamble = Preamble::read(*preamble, frame.len()).unwrap();
     let frame: Frame = preamble
