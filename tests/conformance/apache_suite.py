@@ -2,6 +2,7 @@
 
 Run as `apache_suite.py DIRECTORY FIRST ADDRESS PASSWORD STREAM`; FIRST is what the release calls the first of anything.
 ADDRESS is `host:port`, or `quic://host:port`, or a connection string, with which the client logs in by itself.
+An address of TCP and a comma before that are for releases which cannot make a client of QUIC: see `inside_runtime`.
 """
 
 import asyncio
@@ -240,12 +241,45 @@ def client_of(iggy: Any, address: str) -> Any:
     return iggy.IggyClient(address)
 
 
+async def inside_runtime(iggy: Any, address: str, password: str, stream: str, first: int) -> Any:
+    """A client of QUIC of a release before 0.9, which needs a thread of the library's runtime to make its socket.
+
+    The library calls the function that takes messages on such a thread: one message over TCP brings it there.
+    """
+    tcp, string = address.split(",")
+    client = iggy.IggyClient(tcp)
+    await client.connect()
+    await client.login_user("iggy", password)
+    place = f"{stream}-runtime", "t"
+    await client.create_stream(place[0])
+    await client.create_topic(*place, 1)
+    await client.send_messages(*place, first, [iggy.SendMessage("1")])
+    commit = iggy.AutoCommit.When(iggy.AutoCommitWhen.PollingMessages())
+    how = "g", *place, None, iggy.PollingStrategy.Next(), 10, commit
+    consumer = client.consumer_group(*how, poll_interval=timedelta(milliseconds=10))
+    made, stop = list[Any](), asyncio.Event()
+
+    async def end() -> None:
+        stop.set()
+
+    def take(_: Any) -> Any:
+        made.append(iggy.IggyClient.from_connection_string(string))
+        return end()
+
+    consumer = await consumer if inspect.isawaitable(consumer) else consumer
+    await asyncio.wait_for(consumer.consume_messages(take, stop), LIMIT_S)
+    return made[0]
+
+
 async def main() -> None:
     directory, first, address, password, stream = sys.argv[1:]
     sys.path.insert(0, directory)
     import apache_iggy as iggy  # type: ignore[import-not-found]  # noqa: PLC0415 - of the release that is named
 
-    client = client_of(iggy, address)
+    if "," in address:
+        client = await inside_runtime(iggy, address, password, stream, int(first))
+    else:
+        client = client_of(iggy, address)
     await client.connect()
     await client.ping()
     if "@" not in address:

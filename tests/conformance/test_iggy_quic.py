@@ -43,6 +43,14 @@ def test_the_published_client_does_over_quic_what_it_offers(serving: TestBroker,
     assert running.returncode == 0, output
 
 
+@pytest.mark.parametrize("release", ["0.6.0", "0.7.0", "0.8.0"])
+def test_published_clients_of_v1b_do_over_quic_what_they_offer(serving: TestBroker, release: str, name: str) -> None:
+    string = f"iggy+quic://iggy:{PASSWORD}@{serving.iggy_quic_address}"
+    running = suite(release, f"{serving.iggy_address},{string}", name, PASSWORD)
+    output, _ = running.communicate(timeout=SUITE_S)
+    assert running.returncode == 0, output
+
+
 def test_a_client_of_v2_is_shown_the_port_that_it_dialled(serving: TestBroker) -> None:
     ports = [int(address.rpartition(":")[2]) for address in (serving.iggy_address, serving.iggy_quic_address)]
     for transport in ("tcp", "quic"):
