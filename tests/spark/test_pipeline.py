@@ -194,6 +194,22 @@ def test_a_record_that_cannot_be_decoded_ends_the_job_or_is_null(jobs: Jobs, str
     assert [(row["id"], row["class"]) for row in jobs.rows()] == [(0, None), (None, "MalformedJson")]
 
 
+def test_what_the_source_raises_is_the_failure_of_a_job_that_also_fails_for_a_record(
+    jobs: Jobs, streams: Streams
+) -> None:
+    del jobs.document["deadLetters"]
+    jobs.document |= {"decode": {"value": JSON}, "expectations": {"expect_or_fail": {"positive": "value.amount > 0"}}}
+    jobs.document["restarts"] = {"most": 1, "firstDelay": "10ms"}
+    jobs.document["source"] |= {"retryDeadlineMs": 500, "requestTimeoutMs": 500}
+    streams.put("s", [order(0)])
+    jobs.run()
+    streams.put("s", [order(1)])
+    streams.engine.close(0)
+    with pytest.raises(UnavailableError) as raised:
+        jobs.run()
+    assert "decoded" not in str(raised.value)
+
+
 def test_a_stop_lets_the_epoch_finish_and_the_next_run_continues(jobs: Jobs, streams: Streams) -> None:
     jobs.document["mode"] = "continuous"
     streams.put("s", [order(number) for number in range(8)])

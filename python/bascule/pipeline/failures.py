@@ -37,6 +37,10 @@ _OF_A_ROW: Final = re.compile(
     r"\[[A-Z][A-Z0-9_.]*\] (?:(?!\[[A-Z][A-Z0-9_.]*\] |SQLSTATE: ).)*SQLSTATE: (?:22[0-9A-Z]{3}|P0001)", re.DOTALL
 )
 """An error that an expression raises for a row: of SQLSTATE's class 22, "data exception", or by `raise_error`."""
+_OF_THE_QUERY: Final = re.compile(
+    r"=== Streaming Query ===.*?(?=\n\s*at |\nJVM stacktrace:|\nCaused by: |\Z)", re.DOTALL
+)
+"""What Spark adds to the cause: the query, with its plan, which has the texts of errors that no record has raised."""
 _ANOTHER_RUN: Final = re.compile(r"\[(?:CONCURRENT_STREAM_LOG_UPDATE|CONCURRENT_QUERY)\]")
 """Spark's conditions for a query whose checkpoint another run has."""
 _MARKS: Final = (VIOLATION, DECODE_FAILED)
@@ -54,7 +58,7 @@ def failure_of(failure: BaseException) -> BrokerError:
     """
     if isinstance(failure, BrokerError):
         return failure
-    text = str(failure)
+    text = _OF_THE_QUERY.sub("", str(failure))
     for mark in _MARKS:
         if mark in text:
             sentence = text.partition(mark)[2].partition("\n")[0].partition(" SQLSTATE")[0]

@@ -16,6 +16,27 @@ Caused by: org.apache.spark.api.python.PythonException: Traceback (most recent c
 """
 
 
+@pytest.mark.parametrize("mark", [VIOLATION, DECODE_FAILED])
+@pytest.mark.parametrize("rest", ["", "\n\tat org.apache.spark.sql.X\nCaused by: org.apache.spark.SparkException: x"])
+def test_the_texts_of_errors_in_the_plan_of_the_query_are_not_its_failure(mark: str, rest: str) -> None:
+    text = f"""[STREAM_FAILED] Query [id = 1] terminated with exception: Traceback (most recent call last):
+  File "reading.py", line 3, in read
+bascule.errors.UnavailableError: [unavailable] no broker answers at b:1
+ SQLSTATE: XXKST
+=== Streaming Query ===
+Identifier: orders [id = 1]
+Current State: ACTIVE
+
+Logical Plan:
+Project [raise_error(USER_RAISED_EXCEPTION, map(errorMessage, concat({mark}, cast(stream#0 as string))), NullType)]
++- StreamingDataSourceV2ScanRelation[stream#0]{rest}
+"""
+    found = failure_of(RuntimeError(text))
+    assert isinstance(found, UnavailableError)
+    assert str(found).startswith("no broker answers at b:1")
+    assert may_pass(found)
+
+
 @pytest.mark.parametrize(
     ("text", "kind", "sentence", "passes"),
     [
