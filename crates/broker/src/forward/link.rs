@@ -5,10 +5,9 @@
 use super::Target;
 use super::item::Content;
 use super::outcome::of_answer;
-use crate::events::{Events, Level};
 use crate::partition::{AppendError, Committed};
-use crate::peer::{Brokers, DataConnection, DataReader, PeerError};
-use crate::tls::{Peer, PeerTls};
+use crate::peer::{DataConnection, DataReader, PeerError, Way};
+use crate::tls::Peer;
 use bascule_wire::peer::{ForwardAnswer, Purpose};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -63,21 +62,9 @@ pub(super) struct Link {
 }
 
 impl Link {
-    pub fn start(
-        runtime: &Handle,
-        brokers: Arc<Brokers>,
-        tls: Option<Arc<PeerTls>>,
-        events: Arc<Events>,
-        leader: u64,
-    ) -> Self {
+    pub fn start(runtime: &Handle, way: Way) -> Self {
         let (frames, outgoing) = mpsc::unbounded_channel();
-        let run = Run {
-            outgoing,
-            brokers,
-            tls,
-            events,
-            leader,
-        };
+        let run = Run { outgoing, way };
         let task = runtime.spawn(run.live()).abort_handle();
         Self { frames, task }
     }
@@ -105,10 +92,7 @@ impl Drop for Link {
 
 struct Run {
     outgoing: mpsc::UnboundedReceiver<Outgoing>,
-    brokers: Arc<Brokers>,
-    tls: Option<Arc<PeerTls>>,
-    events: Arc<Events>,
-    leader: u64,
+    way: Way,
 }
 
 impl Run {
@@ -125,10 +109,13 @@ impl Run {
                 Ok(connection) => {
                     said.clear();
                     let ended = self.exchange(connection, held.take()).await;
-                    format!("the connection to broker {:?} ended: {ended}", self.name())
+                    format!(
+                        "the connection to broker {:?} ended: {ended}",
+                        self.way.name()
+                    )
                 }
                 Err(error) => {
-                    let why = format!("broker {:?} cannot be reached: {error}", self.name());
+                    let why = format!("broker {:?} cannot be reached: {error}", self.way.name());
                     if let Some(item) = held {
                         item.not_sent(&why);
                     }
@@ -136,7 +123,8 @@ impl Run {
                 }
             };
             if why != said {
-                self.line(&why);
+                let text = format!("publishes are not handed on: {why}");
+                self.way.warn("forward", text);
                 said.clone_from(&why);
             }
             self.refuse_for(PAUSE, &why).await;
@@ -144,20 +132,9 @@ impl Run {
         }
     }
 
-    fn name(&self) -> &str {
-        self.brokers.name(self.leader)
-    }
-
     /// Dials; after a failure what comes meanwhile is answered by it.
     async fn dial(&mut self, failed: Option<&str>) -> Result<DataConnection, PeerError> {
-        let (brokers, tls) = (self.brokers.clone(), self.tls.clone());
-        let opened = DataConnection::open(
-            &brokers,
-            self.leader,
-            Purpose::Publishes,
-            tls.as_deref(),
-            DIAL,
-        );
+        let opened = self.way.open(Purpose::Publishes, DIAL);
         let mut opened = std::pin::pin!(opened);
         loop {
             tokio::select! {
@@ -223,18 +200,12 @@ impl Run {
                 }
             }
         };
-        let why = format!("broker {:?} did not answer: {ended}", self.name());
+        let why = format!("broker {:?} did not answer: {ended}", self.way.name());
         if let Some(item) = next {
             item.not_sent(&why);
         }
         waiting.lose(&why);
         ended
-    }
-
-    fn line(&self, text: &str) {
-        let fields = serde_json::json!({"broker": self.name()});
-        let text = format!("publishes are not handed on: {text}");
-        self.events.log(Level::Warning, "forward", text, fields);
     }
 }
 

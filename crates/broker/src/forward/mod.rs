@@ -17,7 +17,7 @@ pub(crate) use destination::{Destination, Lanes};
 
 use crate::events::Events;
 use crate::partition::Partition;
-use crate::peer::Brokers;
+use crate::peer::{Brokers, Way};
 use crate::statistics::Statistics;
 use crate::tls::PeerTls;
 use crate::view::View;
@@ -158,9 +158,13 @@ impl Forwarder {
         let cluster = self.cluster.get()?;
         let mut links = self.links.lock();
         let link = links.entry(leader).or_insert_with(|| {
-            let (brokers, tls) = (cluster.brokers.clone(), cluster.tls.clone());
-            let events = self.events.clone();
-            Arc::new(Link::start(&cluster.runtime, brokers, tls, events, leader))
+            let way = Way {
+                brokers: cluster.brokers.clone(),
+                tls: cluster.tls.clone(),
+                events: self.events.clone(),
+                to: leader,
+            };
+            Arc::new(Link::start(&cluster.runtime, way))
         });
         Some(link.clone())
     }

@@ -3,10 +3,12 @@ use super::brokers::Brokers;
 use super::connection::{PeerError, read_frame};
 use super::dialer::dial;
 use super::stream::ByteStream;
+use crate::events::{Events, Level};
 use crate::tls::PeerTls;
 use bascule_wire::peer::frame::{CONTROL_BYTES, DATA_BYTES};
 use bascule_wire::peer::{Frame, Purpose};
 use std::io;
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncWriteExt, WriteHalf};
 use tokio::sync::mpsc;
@@ -19,37 +21,36 @@ const STALL: Duration = Duration::from_secs(5);
 /// Bytes that are written at once, each time within [`STALL`].
 const PIECE_BYTES: usize = 256 << 10;
 
-/// One connection. Dropping it ends it.
-pub(crate) struct DataConnection {
-    writer: DataWriter,
-    reader: DataReader,
+/// The way to one other broker, for connections that carry records.
+pub(crate) struct Way {
+    pub brokers: Arc<Brokers>,
+    pub tls: Option<Arc<PeerTls>>,
+    pub events: Arc<Events>,
+    /// Number of the broker.
+    pub to: u64,
 }
 
-/// Its outgoing half.
-pub(crate) struct DataWriter(WriteHalf<Box<dyn ByteStream>>);
+impl Way {
+    /// The broker's name.
+    pub fn name(&self) -> &str {
+        self.brokers.name(self.to)
+    }
 
-/// Its incoming half. Dropping it ends the reading.
-pub(crate) struct DataReader {
-    incoming: mpsc::Receiver<Result<Frame, PeerError>>,
-    task: AbortHandle,
-}
-
-impl DataConnection {
-    /// Dials the broker with this number, within `limit`.
+    /// Dials the broker, within `limit`.
     ///
     /// # Errors
     /// It is not known, cannot be reached, or refused.
     pub async fn open(
-        brokers: &Brokers,
-        id: u64,
+        &self,
         purpose: Purpose,
-        tls: Option<&PeerTls>,
         limit: Duration,
-    ) -> Result<Self, PeerError> {
-        let Some(other) = brokers.others.get(&id) else {
-            return Err(io::Error::other(format!("no broker with number {id} is known")).into());
+    ) -> Result<DataConnection, PeerError> {
+        let Some(other) = self.brokers.others.get(&self.to) else {
+            let text = format!("no broker with number {} is known", self.to);
+            return Err(io::Error::other(text).into());
         };
-        let dialled = tokio::time::timeout(limit, dial(brokers, id, other, purpose, tls)).await;
+        let dialled = dial(&self.brokers, self.to, other, purpose, self.tls.as_deref());
+        let dialled = tokio::time::timeout(limit, dialled).await;
         let (stream, _) = dialled.unwrap_or(Err(PeerError::Silent(limit)))?;
         let (mut reading, writing) = tokio::io::split(stream);
         let (frames, incoming) = mpsc::channel(1);
@@ -70,7 +71,7 @@ impl DataConnection {
                 }
             }
         });
-        Ok(Self {
+        Ok(DataConnection {
             writer: DataWriter(writing),
             reader: DataReader {
                 incoming,
@@ -79,6 +80,29 @@ impl DataConnection {
         })
     }
 
+    /// Logs a warning about the broker.
+    pub fn warn(&self, target: &'static str, text: String) {
+        let fields = serde_json::json!({"broker": self.name()});
+        self.events.log(Level::Warning, target, text, fields);
+    }
+}
+
+/// One connection. Dropping it ends it.
+pub(crate) struct DataConnection {
+    writer: DataWriter,
+    reader: DataReader,
+}
+
+/// Its outgoing half.
+pub(crate) struct DataWriter(WriteHalf<Box<dyn ByteStream>>);
+
+/// Its incoming half. Dropping it ends the reading.
+pub(crate) struct DataReader {
+    incoming: mpsc::Receiver<Result<Frame, PeerError>>,
+    task: AbortHandle,
+}
+
+impl DataConnection {
     /// Sends a frame. Not cancel-safe.
     ///
     /// # Errors

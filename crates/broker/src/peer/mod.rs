@@ -23,7 +23,7 @@ pub use brokers::{Broker, Brokers, Own};
 pub use connection::PeerError;
 #[cfg(test)]
 pub(crate) use data::DataWriter;
-pub(crate) use data::{DIAL, DataConnection, DataReader};
+pub(crate) use data::{DIAL, DataConnection, DataReader, Way};
 pub use dialer::Dialer;
 pub(crate) use founding::to_hex;
 pub use founding::{FirstVoter, Founded, Founding, FoundingError};

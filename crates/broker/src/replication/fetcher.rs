@@ -1,9 +1,7 @@
 //! Fetches from one broker all partitions that it leads and that are followed here.
-use crate::events::{Events, Level};
 use crate::partition::Partition;
 use crate::partition::replica::{AnswerMessage, ReplicaMessage, SlotState};
-use crate::peer::{Brokers, DIAL, DataConnection, PeerError, outcome_of};
-use crate::tls::PeerTls;
+use crate::peer::{DIAL, DataConnection, PeerError, Way, outcome_of};
 use bascule_replica::session::{Client, Frame as SessionFrame};
 use bascule_wire::peer::fetch::WAIT_MS;
 use bascule_wire::peer::frame::FETCH_BYTES;
@@ -49,20 +47,11 @@ struct Slots {
 
 impl Fetcher {
     /// Begins to fetch from the broker with this number.
-    pub fn start(
-        runtime: &Handle,
-        brokers: Arc<Brokers>,
-        tls: Option<Arc<PeerTls>>,
-        events: Arc<Events>,
-        leader: u64,
-    ) -> Self {
+    pub fn start(runtime: &Handle, way: Way) -> Self {
         let shared = Arc::<Shared>::default();
         let run = Run {
             shared: shared.clone(),
-            brokers,
-            tls,
-            events,
-            leader,
+            way,
         };
         let task = runtime.spawn(run.live()).abort_handle();
         Self { shared, task }
@@ -111,10 +100,7 @@ impl Drop for Fetcher {
 
 struct Run {
     shared: Arc<Shared>,
-    brokers: Arc<Brokers>,
-    tls: Option<Arc<PeerTls>>,
-    events: Arc<Events>,
-    leader: u64,
+    way: Way,
 }
 
 impl Run {
@@ -124,22 +110,20 @@ impl Run {
             while self.shared.slots.lock().states.is_empty() {
                 self.shared.changed.notified().await;
             }
-            let tls = self.tls.as_deref();
-            let failed =
-                match DataConnection::open(&self.brokers, self.leader, Purpose::Records, tls, DIAL)
-                    .await
-                {
-                    Ok(connection) => {
-                        pause = FIRST_PAUSE;
-                        let failed = self.exchange(connection).await;
-                        self.disconnected();
-                        failed
-                    }
-                    Err(failed) => failed,
-                };
+            let failed = match self.way.open(Purpose::Records, DIAL).await {
+                Ok(connection) => {
+                    pause = FIRST_PAUSE;
+                    let failed = self.exchange(connection).await;
+                    self.disconnected();
+                    failed
+                }
+                Err(failed) => failed,
+            };
             let text = failed.to_string();
             if text != said {
-                self.line(&text);
+                let name = self.way.name();
+                let line = format!("records of broker {name:?} are not fetched: {text}");
+                self.way.warn("replication", line);
                 said = text;
             }
             tokio::time::sleep(pause).await;
@@ -213,7 +197,7 @@ impl Run {
         };
         let head = Fetch {
             request,
-            boot_epoch: self.brokers.own_boot_epoch(),
+            boot_epoch: self.way.brokers.own_boot_epoch(),
             session: frame.session,
             sequence: frame.sequence,
             max_bytes: FETCH_BYTES as u32,
@@ -232,7 +216,7 @@ impl Run {
             let partition = self.shared.slots.lock().partitions.get(&slot.slot).cloned();
             if let Some(partition) = partition {
                 partition.send_replica(ReplicaMessage::Answer(AnswerMessage {
-                    from: self.leader,
+                    from: self.way.to,
                     attempt: slot.attempt,
                     leader_epoch: slot.leader_epoch,
                     outcome: outcome_of(slot),
@@ -249,14 +233,7 @@ impl Run {
             slots.partitions.values().cloned().collect()
         };
         for partition in partitions {
-            partition.send_replica(ReplicaMessage::Disconnected(self.leader));
+            partition.send_replica(ReplicaMessage::Disconnected(self.way.to));
         }
-    }
-
-    fn line(&self, text: &str) {
-        let name = self.brokers.name(self.leader);
-        let fields = serde_json::json!({"broker": name});
-        let text = format!("records of broker {name:?} are not fetched: {text}");
-        self.events.log(Level::Warning, "replication", text, fields);
     }
 }

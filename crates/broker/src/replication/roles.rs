@@ -8,7 +8,7 @@ use crate::events::Events;
 use crate::nats::NatsLink;
 use crate::partition::Partition;
 use crate::partition::replica::{Question, ReplicaReport, SlotState, ToBrokers};
-use crate::peer::Brokers;
+use crate::peer::{Brokers, Way};
 use crate::tls::PeerTls;
 use bascule_replica::types::{BrokerId, Instant64};
 use parking_lot::Mutex;
@@ -64,8 +64,13 @@ impl ToBrokers for Hub {
     fn fetch(&self, leader: u64, partition: &Partition, slot: SlotState) {
         let mut fetchers = self.fetchers.lock();
         let fetcher = fetchers.entry(leader).or_insert_with(|| {
-            let (brokers, tls) = (self.brokers.clone(), self.tls.clone());
-            Fetcher::start(&self.runtime, brokers, tls, self.events.clone(), leader)
+            let way = Way {
+                brokers: self.brokers.clone(),
+                tls: self.tls.clone(),
+                events: self.events.clone(),
+                to: leader,
+            };
+            Fetcher::start(&self.runtime, way)
         });
         fetcher.set(partition, slot);
     }

@@ -5,7 +5,7 @@ use crate::admission::Admission;
 use crate::consensus::network::{Answer, Kind};
 use crate::forward::server::ForwardServer;
 use crate::limits::Limits;
-use crate::peer::{DIAL, DataConnection, DataReader, DataWriter, PeerListener};
+use crate::peer::{DIAL, DataReader, DataWriter, PeerListener, Way};
 use bascule_wire::peer::{
     Forward, ForwardAnswer, ForwardOutcome, Frame, FrameType, Purpose, RaftHead,
 };
@@ -48,8 +48,13 @@ async fn leader() -> PeerListener {
 }
 
 async fn connected(port: &PeerListener) -> (DataWriter, DataReader) {
-    let one = brokers(1, &BTreeMap::from([(2, port.address())]));
-    let opened = DataConnection::open(&one, 2, Purpose::Publishes, None, DIAL).await;
+    let way = Way {
+        brokers: Arc::new(brokers(1, &BTreeMap::from([(2, port.address())]))),
+        tls: None,
+        events: events(),
+        to: 2,
+    };
+    let opened = way.open(Purpose::Publishes, DIAL).await;
     opened.unwrap().split()
 }
 
