@@ -13,7 +13,7 @@ mod node;
 mod shared;
 mod start;
 
-pub(crate) use start::{Member, Start};
+pub(crate) use start::{Member, Start, Uses};
 
 use crate::tls::PeerTlsSettings;
 use serde::Deserialize;

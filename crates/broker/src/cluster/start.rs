@@ -69,10 +69,15 @@ pub(crate) struct Start<'a> {
     pub events: &'a Arc<Events>,
     pub refused: &'a Arc<PeerRefusals>,
     pub runtime: &'a Handle,
-    pub partitions: &'a Arc<PartitionContext>,
-    pub nats: &'a NatsLink,
-    pub forwarder: &'a Arc<Forwarder>,
-    pub publishes: &'a Arc<ForwardServer>,
+    pub uses: Uses,
+}
+
+/// What a member uses of its broker.
+pub(crate) struct Uses {
+    pub partitions: Arc<PartitionContext>,
+    pub nats: NatsLink,
+    pub forwarder: Arc<Forwarder>,
+    pub publishes: Arc<ForwardServer>,
 }
 
 /// What the voter is made of.
@@ -86,10 +91,7 @@ struct Parts {
     machine: Machine,
     port: PeerListener,
     tls: Option<Arc<PeerTls>>,
-    partitions: Arc<PartitionContext>,
-    nats: NatsLink,
-    forwarder: Arc<Forwarder>,
-    publishes: Arc<ForwardServer>,
+    uses: Uses,
 }
 
 impl Member {
@@ -97,7 +99,7 @@ impl Member {
     ///
     /// # Errors
     /// `metadata_damaged`, `data_directory_…`, `configuration_invalid`, `address_in_use`, `address_unusable`, `storage_failed`.
-    pub fn open(start: &Start<'_>) -> Result<(Self, Opened), EngineError> {
+    pub fn open(start: Start<'_>) -> Result<(Self, Opened), EngineError> {
         let metadata = start.data.join("metadata");
         owner_only::create_directories(&metadata).map_err(MetadataError::from)?;
         let (name, peers) = (start.name.to_owned(), start.settings.peers.clone());
@@ -162,10 +164,7 @@ impl Member {
             machine,
             port,
             tls,
-            partitions: start.partitions.clone(),
-            nats: start.nats.clone(),
-            forwarder: start.forwarder.clone(),
-            publishes: start.publishes.clone(),
+            uses: start.uses,
         };
         let tasks = [
             start.runtime.spawn(parts.run()).abort_handle(),
@@ -327,10 +326,7 @@ impl Parts {
             machine,
             port,
             tls,
-            partitions,
-            nats,
-            forwarder,
-            publishes,
+            uses,
             ..
         } = self;
         let voters: Vec<u64> = founded.voters.iter().map(|voter| voter.raft_id).collect();
@@ -360,21 +356,21 @@ impl Parts {
             tls: tls.clone(),
             dialer,
             lease: shared.lease.clone(),
-            nats,
+            nats: uses.nats,
             events: shared.events.clone(),
             proposer: Arc::new(Reporter {
                 shared: shared.clone(),
                 count: AtomicU64::new(0),
             }),
         });
-        partitions.replicas.connect(Arc::new(hub));
-        forwarder.connect(brokers.clone(), tls);
+        uses.partitions.replicas.connect(Arc::new(hub));
+        uses.forwarder.connect(brokers.clone(), tls);
         port.found(
             brokers,
             Arc::new(Port {
                 shared: shared.clone(),
-                partitions,
-                publishes,
+                partitions: uses.partitions,
+                publishes: uses.publishes,
             }),
         );
         if is_empty && voters.first() == Some(&shared.raft_id) {

@@ -1,6 +1,6 @@
 //! The engine as a member of a cluster.
 use super::{Engine, EngineError, EngineSettings};
-use crate::cluster::{ClusterSettings, ClusterStatus, KnownRun, Member, Run, Start};
+use crate::cluster::{ClusterSettings, ClusterStatus, KnownRun, Member, Run, Start, Uses};
 use crate::consensus::Opened;
 use crate::partition::{Partition, RoleChanges};
 use bascule_wire::ErrorCode;
@@ -38,7 +38,7 @@ impl Engine {
             let directory = state.directory.as_ref();
             directory.map_or_else(String::new, |directory| directory.id().to_owned())
         };
-        let (member, opened) = Member::open(&Start {
+        let (member, opened) = Member::open(Start {
             data: &self.data,
             cluster: &cluster.cluster_id,
             name: &cluster.broker_id,
@@ -48,10 +48,12 @@ impl Engine {
             events: &self.parts.events,
             refused: &self.parts.statistics.peer_refusals,
             runtime: runtime.handle(),
-            partitions: &self.parts.partitions,
-            nats: &self.parts.nats,
-            forwarder: &self.parts.forwarder,
-            publishes: &self.parts.publishes,
+            uses: Uses {
+                partitions: self.parts.partitions.clone(),
+                nats: self.parts.nats.clone(),
+                forwarder: self.parts.forwarder.clone(),
+                publishes: self.parts.publishes.clone(),
+            },
         })?;
         self.state.lock().member = Some(Arc::new(member));
         Ok(opened)
