@@ -15,9 +15,9 @@ pub(super) struct Listeners {
 }
 
 impl Listeners {
-    /// Says to clients of QUIC that the broker stops: nothing else would before their time limit.
-    pub(super) async fn close(&mut self) {
-        if let Some(quic) = self.quic.take() {
+    /// Ends them. Says to clients of QUIC that the broker stops: nothing else would before their time limit.
+    pub(super) async fn close(self) {
+        if let Some(quic) = self.quic {
             quic.close().await;
         }
     }

@@ -339,7 +339,7 @@ impl Engine {
             bound: _,
             serving,
             http,
-            mut iggy,
+            iggy,
         } = std::mem::take(&mut *self.state.lock());
         let Some(runtime) = runtime else { return };
         self.set_serving(false);
@@ -355,7 +355,6 @@ impl Engine {
         drop(member);
         self.committer.flush_wal();
         runtime.block_on(iggy.close());
-        drop(iggy);
         drop(http);
         self.parts.events.close();
         // The servers hold the view, and it the partitions.
