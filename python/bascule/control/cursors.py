@@ -30,10 +30,17 @@ SETTINGS: Final = StreamSettings(
 """A cursor never ages: it goes when its key gets a newer one."""
 
 
-async def prepare(
-    controller: Controller, subject: str, partitions: int, timeout_s: float, *, encrypted: bool = False
+async def prepare(  # noqa: PLR0913 - two by name
+    controller: Controller,
+    subject: str,
+    partitions: int,
+    timeout_s: float,
+    *,
+    encrypted: bool = False,
+    replicas: int = ALL_BROKERS,
 ) -> None:
-    """Create the stream with so many partitions, `encrypted` or not, when there is none; 0 = cursors are off.
+    """Create the stream with so many partitions and replicas, `encrypted` or not, when there is none; 0 partitions =
+    cursors are off.
 
     Raises:
         StateError: `encryption_unavailable`: it is to be encrypted and there is no usable master key.
@@ -42,7 +49,7 @@ async def prepare(
     """
     if partitions and controller.state.stream(*CURSORS) is None:
         settings = replace(SETTINGS, encryption=encrypted or None)
-        request = StreamRequest(*CURSORS, subject, "", partitions, ALL_BROKERS, settings)
+        request = StreamRequest(*CURSORS, subject, "", partitions, replicas, settings)
         await controller.create_stream(request, timeout_s)
 
 
@@ -56,9 +63,8 @@ async def prepare_replicated(controller: Controller, subject: str, partitions: i
     while partitions and controller.state.stream(*CURSORS) is None:
         live = sum(broker.run == "confirmed" for broker in controller.state.brokers.values())
         if live >= replicas:
-            request = StreamRequest(*CURSORS, subject, "", partitions, replicas, SETTINGS)
             try:
-                await controller.create_stream(request, PROPOSE_S)
+                await prepare(controller, subject, partitions, PROPOSE_S, replicas=replicas)
             except (RejectedError, BrokerError) as failure:
                 if (text := str(failure)) != failed:
                     emit(30, "cursors", f"the stream for cursors is not created yet: {text}")

@@ -37,6 +37,8 @@ CONNECT_PORT: Final = 15002
 
 _END_SECONDS: Final = 10
 """How long the processes of an interrupted run may take to end before they are killed."""
+_LOOK_SECONDS: Final = 0.05
+"""Between two looks at them: no event tells when the last process of a group has ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +135,7 @@ def _end_group(process: subprocess.Popen[bytes]) -> None:
         while time.monotonic() < give_up:
             process.poll()
             os.killpg(process.pid, 0)
-            time.sleep(0.05)
+            time.sleep(_LOOK_SECONDS)
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()
 

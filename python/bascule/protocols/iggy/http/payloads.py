@@ -50,9 +50,13 @@ def number(text: str) -> bytes:
 
 
 def _u32(text: str) -> int:
-    if not (text.isascii() and text.isdigit() and len(text) <= 10 and int(text) <= _U32):
+    if not _is_u32(text):
         raise MalformedError(f"{text[:40]!r} is not a number below 2^32")
     return int(text)
+
+
+def _is_u32(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) <= 10 and int(text) <= _U32
 
 
 def _identifier(name: str) -> bytes:
@@ -87,7 +91,7 @@ def rights(permissions: bodies.Permissions | None) -> bytes:
 
 
 def _number(name: str) -> int:
-    if not (name.isascii() and name.isdigit() and len(name) <= 10 and int(name) <= _U32):
+    if not _is_u32(name):
         raise MalformedError(f"rights name {name[:40]!r}: streams and topics of rights are numbers")
     return int(name)
 
