@@ -6,7 +6,7 @@ import json
 import signal
 import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -105,20 +105,25 @@ class Brokers:
 
     async def status(self, name: str) -> bascule.ClusterStatus:
         """The cluster as a broker knows it."""
-        async with bascule.connect_async(self._url(name)) as client:
+        async with self.client(name) as client:
             return await client.describe_cluster()
 
     async def shown(self, name: str) -> tuple[int, dict[str, Any]]:
         """`bascule cluster status` of a broker: exit code and result."""
         process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "bascule.cli", "cluster", "status", "--url", self._url(name), "--output", "json",
+            sys.executable, "-m", "bascule.cli", "cluster", "status", "--url", self.url(name), "--output", "json",
             stdout=asyncio.subprocess.PIPE,
         )  # fmt: skip
         printed, _ = await process.communicate()
         return await process.wait(), json.loads(printed)
 
-    def _url(self, name: str) -> str:
-        return f"liftbridge://{self.running[name].addresses['address']}"
+    def url(self, *names: str) -> str:
+        """For the SDK and the command line: the addresses of these brokers, in this order."""
+        return "liftbridge://" + ",".join(self.running[name].addresses["address"] for name in names)
+
+    def client(self, *names: str, **options: Any) -> AbstractAsyncContextManager[bascule.AsyncClient]:
+        """A client that is given these brokers."""
+        return bascule.connect_async(self.url(*names), **options)
 
     async def reached(self, name: str, **states: str) -> None:
         """Wait until a broker knows these states of others, and of itself."""

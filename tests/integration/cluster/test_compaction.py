@@ -1,10 +1,6 @@
 """Replicas compact what all of them have, each for itself, and stay one history."""
 
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
 from pathlib import Path
-
-import bascule
 
 from tests.integration.cluster.brokers import NAMES, Brokers, cluster, until
 from tests.integration.cluster.test_replicate import created, high_watermark, isr, verified
@@ -18,15 +14,9 @@ KEYS = 20
 REMOVED = "records removed from"
 
 
-@asynccontextmanager
-async def client_of(brokers: Brokers, name: str) -> AsyncGenerator[bascule.AsyncClient]:
-    async with bascule.connect_async(f"liftbridge://{brokers.running[name].addresses['address']}") as client:
-        yield client
-
-
 async def publish(brokers: Brokers, leader: str, rounds: range) -> None:
     """One record of each key in each round."""
-    async with client_of(brokers, leader) as client:
+    async with brokers.client(leader) as client:
         for number in rounds:
             keys = [b"key-%d" % key for key in range(KEYS)]
             await client.publish_many("orders", [b"%d" % number + b"x" * 100] * KEYS, keys=keys)
@@ -34,7 +24,7 @@ async def publish(brokers: Brokers, leader: str, rounds: range) -> None:
 
 async def latest(brokers: Brokers, name: str) -> dict[bytes | None, bytes]:
     """What a replica has as the last value of each key, its number alone."""
-    async with client_of(brokers, name) as client:
+    async with brokers.client(name) as client:
         subscription = client.subscribe("orders", stop="latest", from_replica=True)
         records = [record async for batch in subscription for record in batch]
     return {record.key: (record.value or b"").rstrip(b"x") for record in records}

@@ -3,25 +3,18 @@
 import asyncio
 from pathlib import Path
 
-import bascule
-
-from tests.integration.cluster.brokers import NAMES, Brokers, cluster, until
+from tests.integration.cluster.brokers import NAMES, cluster, until
 from tests.integration.cluster.test_failover import led_in_sync
 from tests.integration.cluster.test_replicate import created
 
 STREAM = "orders"
 
 
-def url(brokers: Brokers, *names: str) -> str:
-    """All addresses of these brokers, in this order."""
-    return "liftbridge://" + ",".join(brokers.running[name].addresses["address"] for name in names)
-
-
 async def test_every_broker_takes_records_and_shows_the_leaders(tmp_path: Path) -> None:
     async with cluster(tmp_path) as brokers:
         await created(brokers, STREAM)
         for place, name in enumerate(NAMES):
-            async with bascule.connect_async(url(brokers, name)) as client:
+            async with brokers.client(name) as client:
                 receipt = await client.publish(STREAM, name.encode(), ack="all")
                 assert receipt.offset == place + 1
                 reading = client.subscribe(STREAM, start="earliest", stop="latest")
@@ -38,8 +31,8 @@ async def test_a_subscription_continues_at_the_next_leader_without_a_gap_and_wit
         others = [name for name in NAMES if name != leader]
         read: list[tuple[int, bytes | None]] = []
         async with (
-            bascule.connect_async(url(brokers, leader, *others), timeout=60) as reader,
-            bascule.connect_async(url(brokers, leader, *others), timeout=60) as writer,
+            brokers.client(leader, *others, timeout=60) as reader,
+            brokers.client(leader, *others, timeout=60) as writer,
         ):
 
             async def take() -> None:
@@ -71,7 +64,7 @@ async def test_a_client_that_was_given_one_broker_asks_the_others_when_that_is_l
         await created(brokers, STREAM)
         leader = await led_in_sync(brokers)
         asked = next(name for name in NAMES if name != leader)
-        async with bascule.connect_async(url(brokers, asked), timeout=60) as client:
+        async with brokers.client(asked, timeout=60) as client:
 
             async def is_read() -> bool:
                 reading = client.subscribe(STREAM, start="earliest", stop="latest")

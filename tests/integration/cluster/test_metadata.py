@@ -4,7 +4,6 @@ import shutil
 import signal
 from pathlib import Path
 
-import bascule
 import grpc
 import grpc.aio
 import pytest
@@ -113,8 +112,7 @@ async def test_a_partition_that_is_led_elsewhere_takes_records_and_is_read_at_it
 
 async def test_what_is_not_safe_with_several_brokers_is_refused_by_name(tmp_path: Path) -> None:
     async with cluster(tmp_path) as brokers:
-        address = brokers.running["b1"].addresses["address"]
-        async with bascule.connect_async(f"liftbridge://{address}") as client:
+        async with brokers.client("b1") as client:
             with pytest.raises(StateError, match="FetchSinks is not available with several brokers yet") as refused:
                 await client.sinks()
         assert refused.value.code == "cluster_unsupported"

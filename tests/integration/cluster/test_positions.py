@@ -1,8 +1,6 @@
 """Stored positions and consumer groups survive the loss of the broker that serves them."""
 
 import asyncio
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
 from pathlib import Path
 
 import bascule
@@ -12,13 +10,6 @@ from tests.integration.cluster.brokers import NAMES, Brokers, cluster, until
 
 CURSORS = "__cursors"
 SETTINGS = {"cursors__partitions": 2, "groups__consumer_timeout_ms": 3000}
-
-
-@asynccontextmanager
-async def client_of(brokers: Brokers, name: str) -> AsyncGenerator[bascule.AsyncClient]:
-    address = brokers.running[name].addresses["address"]
-    async with bascule.connect_async(f"liftbridge://{address}", timeout=30) as client:
-        yield client
 
 
 async def leaders(brokers: Brokers, name: str, stream: str) -> list[str]:
@@ -53,7 +44,7 @@ async def test_a_position_that_was_stored_is_found_after_the_loss_of_its_leader(
         await ready(brokers, CURSORS, "orders")
         lost = (await leaders(brokers, "b1", CURSORS))[0]
         others = [name for name in NAMES if name != lost]
-        async with client_of(brokers, others[0]) as client:
+        async with brokers.client(others[0], timeout=30) as client:
             names = [f"reader-{number}" for number in range(20)]
             for offset in range(5):
                 for name in names:
@@ -71,7 +62,7 @@ async def test_a_position_that_was_stored_is_found_after_the_loss_of_its_leader(
             await asyncio.sleep(0.3)
             await brokers.kill(lost)
             await storing
-        async with client_of(brokers, others[1]) as client:
+        async with brokers.client(others[1], timeout=30) as client:
             assert {name: await client.fetch_cursor(name, "orders") for name in names} == stored
         assert set(stored.values()) == {39}
 
@@ -88,10 +79,14 @@ async def test_a_group_reads_on_after_the_loss_of_its_coordinator(tmp_path: Path
                     read.extend(record.value for record in batch)
 
         async def coordinator(name: str) -> str:
-            async with client_of(brokers, name) as client:
+            async with brokers.client(name, timeout=30) as client:
                 return (await client.get_group("billing")).coordinator
 
-        async with client_of(brokers, "b1") as one, client_of(brokers, "b2") as two, client_of(brokers, "b3") as three:
+        async with (
+            brokers.client("b1", timeout=30) as one,
+            brokers.client("b2", timeout=30) as two,
+            brokers.client("b3", timeout=30) as three,
+        ):
             clients = {"b1": one, "b2": two, "b3": three}
             consuming = {name: asyncio.create_task(consume(clients[name], f"at-{name}")) for name in NAMES}
             sent = [b"%d" % number for number in range(60)]
