@@ -167,7 +167,8 @@ def _check_take_over(sink: Sink, command: OpenSink) -> None:
     raise rejected(
         RejectionCode.SINK_CONFLICT,
         f"sink {sink.name} is written by query {sink.query_id}, which published epoch {sink.last.epoch}: for query "
-        f"{command.query_id} to replace it for ever, set takeOver={sink.query_id}; else choose {_ANOTHER}",
+        f"{command.query_id} to replace it for ever, set takeOver={sink.query_id}, and startingOffsets of its source "
+        f"to where that query ended, because what is read again is written again; else choose {_ANOTHER}",
     )
 
 

@@ -92,7 +92,7 @@ def _read_range(broker: Broker, options: SourceOptions, whole: Range, schema: An
                 return
             remaining = _after_loss(broker, options, failure, rest)
             if remaining is None and not backoff.pause(failure, f"{rest.stream}/{rest.partition}"):
-                raise
+                raise _with_remedy(options, failure) from None
             rest = remaining or rest
         else:
             return
@@ -118,6 +118,17 @@ def _ticket(options: SourceOptions, rest: Range, schema: Any) -> dict[str, Any]:
 GONE: Final = frozenset({"stream_not_found", "partition_not_found", "incarnation_changed"})
 """Codes of partitions that were deleted, or deleted and created again."""
 
+_LOSSES: Final = GONE | {"offset_out_of_range", "history_changed"}
+"""Codes of a range that the broker has no longer, in whole or in part."""
+
+
+def _with_remedy(options: SourceOptions, failure: BrokerError) -> BrokerError:
+    """`failure`; of records that are lost, with the option that continues without them."""
+    if failure.code not in _LOSSES or options.on_data_loss == "skip":
+        return failure
+    text = f"{failure}; set onDataLoss to skip to continue without these records"
+    return type(failure)(failure.code, text, failure.details)
+
 
 def _after_loss(broker: Broker, options: SourceOptions, failure: BrokerError, rest: Range) -> Range | None:
     """The range that can still be read after a loss that may be skipped; None = `failure` is another error."""
@@ -139,10 +150,11 @@ def _after_loss(broker: Broker, options: SourceOptions, failure: BrokerError, re
             return None
     else:
         return None
+    read = f"those in [{remaining.start}, {remaining.end}) are" if remaining.size else "none is"
     logger.warning(
-        "%s/%d: %s; onDataLoss is skip: of the offsets [%d, %d), those in [%d, %d) are read",
+        "%s/%d: %s; onDataLoss is skip: of the offsets [%d, %d), %s read",
         *(rest.stream, rest.partition, failure),
-        *(rest.start, rest.end, remaining.start, remaining.end),
+        *(rest.start, rest.end, read),
     )
     return remaining
 

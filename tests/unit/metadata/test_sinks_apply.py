@@ -102,7 +102,8 @@ def test_the_refusal_of_another_query_says_what_to_choose_also_for_a_copy() -> N
     _, result = apply(state, state.index + 1, replace(OPEN, query_id=OTHER, run_id=NEXT_RUN))
     assert isinstance(result, Rejection)
     assert result.message.endswith(
-        f"set takeOver={OPEN.query_id}; else choose another sinkId, or for a copy another id"
+        f"set takeOver={OPEN.query_id}, and startingOffsets of its source to where that query ended, because what is "
+        "read again is written again; else choose another sinkId, or for a copy another id"
     )
 
 
