@@ -38,7 +38,7 @@ CONNECT_PORT: Final = 15002
 _END_SECONDS: Final = 10
 """How long the processes of an interrupted run may take to end before they are killed."""
 _LOOK_SECONDS: Final = 0.05
-"""Between two looks at them: no event tells when the last process of a group has ended."""
+"""Between two looks at them: there is no event for the end of the last process of a group."""
 
 
 @dataclass(frozen=True, slots=True)
