@@ -92,6 +92,26 @@ def test_positions_are_back_after_the_broker_was_killed(
         query.stop()
 
 
+def test_a_job_that_finds_nothing_new_has_ended(
+    spark: Any, broker: Broker, client: bascule.Client, tmp_path: Path
+) -> None:
+    client.create_stream("still")
+    client.publish_many("still", [b"a", b"b"])
+    job: dict[str, Any] = {
+        "name": "still-job",
+        "source": {"stream": "still", "address": broker.address, "longPollMs": 100},
+        "targets": [{"format": "parquet", "path": str(tmp_path / "table")}],
+        "checkpoint": str(tmp_path / "checkpoint"),
+        "mode": "availableNow",
+    }
+    assert bascule.pipeline.run(job, spark=spark).rows == 2
+    broker.kill()
+    broker.start()  # which knows no report: the next ones are of the second run
+    assert bascule.pipeline.run(job, spark=spark).rows == 0
+    with broker.connect() as again:
+        until(lambda: [(item.next_offset, item.state) for item in again.lags(stream="still")] == [(2, "ended")], 20)
+
+
 def test_a_job_reports_under_its_name_unless_report_is_false(
     spark: Any, broker: Broker, client: bascule.Client, tmp_path: Path
 ) -> None:

@@ -1,12 +1,11 @@
 """The plan of a job: what a run would do, found out without writing anything."""
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from bascule.errors import BrokerError, StateError, UsageError
+from bascule.pipeline.checkpoints import LastEpoch, last_epoch
 from bascule.pipeline.failures import failure_of
 from bascule.pipeline.files import parse_job
 from bascule.pipeline.model.base import is_url
@@ -24,6 +23,10 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 __all__ = ["PlannedColumn", "PlannedPartition", "PlannedTarget", "RunPlan", "plan"]
+
+
+FAIL: Final = "fail: "
+"""Begins the action of a target that does not take the rows; the reason follows."""
 
 
 @dataclass(frozen=True)
@@ -75,6 +78,11 @@ class RunPlan:
     columns: list[PlannedColumn]
     targets: list[PlannedTarget]
     once: str
+
+    @property
+    def would_fail(self) -> bool:
+        """Whether the run would end at one of its targets."""
+        return any(target.action.startswith(FAIL) for target in self.targets)
 
 
 def plan(job: Job | Mapping[str, Any], *, spark: "SparkSession | None" = None) -> RunPlan:
@@ -151,18 +159,18 @@ def _planned(target: TableTarget | StreamTarget, result: "DataFrame") -> Planned
     if isinstance(target, StreamTarget):
         difference = target.difference(result.schema)
         action = "append" if target.exists() else "create"
-        return PlannedTarget(target.name, target.place, action if difference is None else f"fail: {difference}")
+        return PlannedTarget(target.name, target.place, action if difference is None else f"{FAIL}{difference}")
     try:
         target.check(result.schema)
     except (UsageError, StateError) as refused:
-        return PlannedTarget(target.name, target.place, f"fail: {refused}")
+        return PlannedTarget(target.name, target.place, f"{FAIL}{refused}")
     if not target.exists():
         return PlannedTarget(target.name, target.place, "create")
     difference = target.difference(result.schema)
     if difference is None:
         return PlannedTarget(target.name, target.place, target.action)
-    verb = {"fail": "fail", "evolve": "change the table", "dlq": "send the records to deadLetters"}
-    return PlannedTarget(target.name, target.place, f"{verb[target.on_schema_change]}: {difference}")
+    verb = {"fail": FAIL, "evolve": "change the table: ", "dlq": "send the records to deadLetters: "}
+    return PlannedTarget(target.name, target.place, f"{verb[target.on_schema_change]}{difference}")
 
 
 def _checkpoint(job: Job) -> str:
@@ -170,19 +178,17 @@ def _checkpoint(job: Job) -> str:
         return ""
     if is_url(job.checkpoint):
         return job.checkpoint
-    commits = Path(job.checkpoint) / "commits"
-    epochs = [int(path.name) for path in commits.glob("*") if path.name.isdigit()] if commits.is_dir() else []
-    if not epochs:
+    last = last_epoch(job.checkpoint)
+    if last is None:
         return f"{job.checkpoint} (new)"
-    reached = _reached(Path(job.checkpoint) / "offsets" / str(max(epochs)))
-    return f"{job.checkpoint} (continues after epoch {max(epochs)}{reached})"
+    return f"{job.checkpoint} (continues after epoch {last.number}{_reached(last)})"
 
 
-def _reached(offsets: Path) -> str:
+def _reached(last: LastEpoch) -> str:
     """The offsets at which a query continues, as a clause; empty if the checkpoint does not have them."""
     try:
-        streams = json.loads(offsets.read_text().splitlines()[2])["streams"]
-    except (OSError, ValueError, IndexError, KeyError, TypeError):
+        streams: dict[str, dict[str, Any]] = {} if last.end is None else last.end["streams"]
+        reached = [f"{stream}/{part} {mark['next']}" for stream, of in streams.items() for part, mark in of.items()]
+    except (KeyError, TypeError, AttributeError):
         return ""
-    reached = [f"{stream}/{part} {mark['next']}" for stream, parts in streams.items() for part, mark in parts.items()]
-    return f", at {', '.join(reached)}"
+    return f", at {', '.join(reached)}" if reached else ""

@@ -4,10 +4,13 @@ The source reports too, but with an interval between two epochs only at the next
 the end.
 """
 
+import contextlib
 import json
 from collections.abc import Mapping
 from typing import Any
 
+from bascule.errors import StateError
+from bascule.pipeline.checkpoints import last_epoch
 from bascule.pipeline.model.job import Job
 from bascule.spark.offsets import from_document
 from bascule.spark.reporting import PositionReporter, ReportedQuery
@@ -20,6 +23,7 @@ class JobPositions:
 
     def __init__(self, job: Job) -> None:
         options = job.source_keys.parsed()
+        self._checkpoint = job.checkpoint
         name = options.consumer_group or job.name
         self._query = ReportedQuery(options.address, options.namespace, name, options.hold)
         self._is_on = job.report
@@ -31,12 +35,23 @@ class JobPositions:
             return
         (source,) = progress["sources"]
         end = source["endOffset"]
-        marks, _ = from_document(json.loads(end) if isinstance(end, str) else end, self._query.namespace)
+        self._reached(json.loads(end) if isinstance(end, str) else end)
+
+    def _reached(self, offsets: Mapping[str, Any]) -> None:
+        marks, _ = from_document(offsets, self._query.namespace)
         if self._reporter is None:
             self._reporter = PositionReporter(self._query)
         self._reporter.reached(marks)
 
     def end(self) -> None:
-        """The query has ended; waits for that report as long as one may take."""
+        """The query has ended; waits for that report as long as one may take.
+
+        A query without an epoch has ended where its checkpoint stands: its source has reported that it is there.
+        """
+        if self._is_on and self._reporter is None and self._checkpoint is not None:
+            last = last_epoch(self._checkpoint)
+            if last is not None and last.end is not None:
+                with contextlib.suppress(StateError):  # not of this source: that has ended the query already
+                    self._reached(last.end)
         if self._reporter is not None:
             self._reporter.stop()

@@ -6,6 +6,7 @@ from pathlib import Path
 import bascule.pipeline
 import pytest
 from bascule.cli import main
+from bascule.pipeline.plans import PlannedTarget, RunPlan
 from bascule.pipeline.runs import Outcome
 
 JOB = """
@@ -52,6 +53,18 @@ def test_a_job_without_an_address_is_refused_where_another_broker_is_chosen(
 @pytest.mark.parametrize(("mode", "code"), [("continuous", 0), ("availableNow", 130)])
 def test_a_stopped_run_is_interrupted_unless_it_has_no_other_end(place: Path, mode: str, code: int) -> None:
     assert main(["pipeline", "run", "-f", written(place, mode=mode)]) == code
+
+
+@pytest.mark.parametrize(
+    ("action", "code"), [("create", 0), ("send the records to deadLetters: no column a", 0), ("fail: no column a", 1)]
+)
+def test_a_plan_of_a_run_that_would_fail_exits_with_1(
+    action: str, code: int, place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    planned = RunPlan("orders", "continuous", "", [], [], [PlannedTarget("table", "lake", action)], "once")
+    monkeypatch.setattr(bascule.pipeline, "plan", lambda _: planned)
+    assert main(["pipeline", "plan", "-f", written(place), "--output", "json"]) == code
+    assert action in capsys.readouterr().out
 
 
 def test_validate_lists_what_only_a_plan_checks(place: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -166,6 +166,22 @@ def test_two_targets_need_two_names() -> None:
     parse_job({**LEAST, "targets": [*LEAST["targets"], {**target, "name": "other"}]})
 
 
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ({"format": "delta", "path": "lake/a"}, {"format": "parquet", "path": "lake/../lake/a/"}),
+        ({"format": "delta", "path": "s3://lake/a"}, {"format": "delta", "path": "s3://lake/a/"}),
+        ({"format": "iceberg", "path": "sales.a"}, {"format": "iceberg", "path": "sales.a", "catalog": "default"}),
+    ],
+)
+def test_a_table_is_written_by_one_target(one: dict[str, Any], other: dict[str, Any]) -> None:
+    document = {**LEAST, "decode": {"onDecodeError": "dlq"}, "targets": [one], "deadLetters": other}
+    refused = r'the targets "table" and "dead-letters" are the same table, .*a table of its own'
+    with pytest.raises(UsageError, match=refused):
+        parse_job(document)
+    parse_job({**document, "deadLetters": {**other, "path": f"{other['path'].rstrip('/')}b"}})
+
+
 def test_a_registry_has_its_login_by_reference_only() -> None:
     def with_registry(**keys: object) -> dict[str, Any]:
         return changed("decode.value", {"format": "avro", "schema": {"registry": {"url": "http://r:8081", **keys}}})

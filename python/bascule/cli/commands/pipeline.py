@@ -56,9 +56,9 @@ def run(file: JobFile, *, mode: Mode = None, output: Output = OutputFormat.TABLE
 
 
 @app.command()
-def plan(file: JobFile, *, mode: Mode = None, output: Output = OutputFormat.TABLE) -> None:
+def plan(file: JobFile, *, mode: Mode = None, output: Output = OutputFormat.TABLE) -> int:
     """Show what a run would do: the offsets that a new query reads, or where the checkpoint continues, the columns of
-    each stage, the targets. Writes nothing.
+    each stage, the targets. Writes nothing. Exits with 1 if a target would end the run.
 
     Examples:
         bascule pipeline plan -f job.yaml
@@ -67,7 +67,9 @@ def plan(file: JobFile, *, mode: Mode = None, output: Output = OutputFormat.TABL
     """
     from bascule.pipeline import plan as plan_job  # noqa: PLC0415 - as in `run`
 
-    render(plan_job(_job_to_run(file, mode)), output)
+    planned = plan_job(_job_to_run(file, mode))
+    render(planned, output)
+    return 1 if planned.would_fail else 0
 
 
 @app.command()

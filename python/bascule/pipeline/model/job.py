@@ -187,6 +187,13 @@ class Job(Part):
                 raise ValueError(f'two targets have the name "{each.name}": give each a name of its own')
 
     def _check_places(self) -> None:
+        seen: dict[tuple[str, str], Table] = {}
+        for each in self.every_target:
+            if isinstance(each, Table):
+                other = seen.setdefault(each.located, each)
+                if other is not each:
+                    text = f'the targets "{other.name}" and "{each.name}" are the same table, {each.path}'
+                    raise ValueError(f"{text}: give each a table of its own")
         for each in self.every_target:
             if isinstance(each, Table) and each.format != "iceberg" and self.checkpoint is not None:
                 refusal = overlap(str(self.checkpoint), str(each.path))

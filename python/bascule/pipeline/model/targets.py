@@ -9,6 +9,7 @@ from bascule.lake.merge_options import MergeOptions
 from bascule.lake.options import STREAM_MARK, ArchiveOptions
 from bascule.pipeline.model.base import Part, SmallFile, location
 from bascule.pipeline.model.streams import Stream
+from bascule.spark.checkpoint_copies import local_path
 from bascule.spark.spelling import surface
 
 __all__ = ["OnSchemaChange", "Stream", "Table", "Target"]
@@ -137,6 +138,14 @@ class Table(Part):
     def place(self) -> str:
         """Where it is, for people."""
         return self.path
+
+    @property
+    def located(self) -> tuple[str, str]:
+        """Its catalog, empty for a table without one, and its place: equal for two names of the same table."""
+        if self.format == "iceberg":
+            return self.catalog or "default", self.path
+        folder = local_path(self.path)
+        return "", self.path.rstrip("/") if folder is None else str(folder.resolve())
 
     def merge_options(self) -> MergeOptions | None:
         """The options of a merge for `bascule.lake`; None = the table is appended to.
