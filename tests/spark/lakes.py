@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import bascule.spark
+import pytest
 from bascule.lake import ArchiveOptions
 from bascule.testing import TestBroker
 from harness import Streams
@@ -18,6 +19,11 @@ catalogs: Any = import_module("pyiceberg.catalog")
 
 Format = Literal["delta", "parquet", "iceberg"]
 FORMATS: tuple[Format, ...] = ("delta", "parquet", "iceberg")
+ONE_FORMAT: tuple[Any, ...] = (
+    "iceberg",
+    *(pytest.param(each, marks=pytest.mark.long) for each in FORMATS if each != "iceberg"),
+)
+"""For what does not depend on the format: the slowest one in each run of the tests, and the others in the long ones."""
 DAY_US = 86_400_000_000
 
 

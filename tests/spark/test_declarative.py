@@ -22,6 +22,7 @@ def ids(folder: Path) -> list[int]:
     return sorted(rows.column("id").to_pylist())
 
 
+@pytest.mark.long
 def test_the_second_run_reads_only_what_is_new(tmp_path: Path) -> None:
     folder = tmp_path / "an orders project"
     with testing.broker() as broker, broker.connect() as client:

@@ -146,7 +146,7 @@ def test_a_repeated_epoch_adds_no_version(kept: Kept) -> None:
     assert kept.current() == {}
 
 
-@pytest.mark.parametrize("point", ["merge.before_commit", "merge.after_commit"])
+@pytest.mark.parametrize("point", [pytest.param("merge.before_commit", marks=pytest.mark.long), "merge.after_commit"])
 def test_a_run_that_fails_around_the_commit_is_completed_by_the_next(kept: Kept, points: Points, point: Name) -> None:
     kept.put((b"a", b"1"), (b"b", b"1"))
     kept.run()

@@ -165,6 +165,7 @@ def test_a_failure_is_printed_in_sentences_without_frames_of_spark(streams: Stre
 
 
 @pytest.mark.spark
+@pytest.mark.long
 def test_where_tasks_are_repeated_each_failure_of_a_task_is_printed_once(streams: Streams) -> None:
     streams.create("s")
     streams.put("s", [b"without a key"])
@@ -191,6 +192,7 @@ def test_a_session_that_does_not_start_says_why(name: str, value: str, reason: s
 
 
 @pytest.mark.spark
+@pytest.mark.long
 def test_the_own_logging_of_spark_can_be_had(streams: Streams) -> None:
     streams.create("s")
     shown = run(streams, quiet=False)

@@ -113,7 +113,7 @@ def test_a_repeated_epoch_is_merged_once(kept: Kept) -> None:
     assert kept.end() == 5, "an epoch without a change is recorded"
 
 
-@pytest.mark.parametrize("point", ["merge.before_commit", "merge.after_commit"])
+@pytest.mark.parametrize("point", [pytest.param("merge.before_commit", marks=pytest.mark.long), "merge.after_commit"])
 def test_a_run_that_fails_around_the_commit_is_completed_by_the_next(kept: Kept, points: Points, point: Name) -> None:
     kept.put((b"a", b"1"))
     kept.run()

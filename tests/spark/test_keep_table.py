@@ -99,7 +99,7 @@ def test_a_repeated_epoch_is_merged_once(client: bascule.Client, kept: Kept) -> 
     assert kept.rows() == {b"a": b"4", b"b": b"2", b"c": b"3"}
 
 
-@pytest.mark.parametrize("point", ["merge.before_commit", "merge.after_commit"])
+@pytest.mark.parametrize("point", [pytest.param("merge.before_commit", marks=pytest.mark.long), "merge.after_commit"])
 def test_a_run_that_fails_around_the_commit_is_completed_by_the_next(
     client: bascule.Client, kept: Kept, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, point: str
 ) -> None:

@@ -10,9 +10,10 @@ import bascule.spark
 import pytest
 from bascule.client import StreamOptions
 from bascule.lake import ArchiveOptions, compact
-from bascule.lake.options import FORMATS, TableFormat
+from bascule.lake.options import TableFormat
 from bascule.testing import TestBroker as Broker
 from buckets import SECRET, Bucketed
+from lakes import ONE_FORMAT
 
 from tests.torture.copying import put_batch
 
@@ -87,7 +88,7 @@ def seen(bucket: Bucketed, options: ArchiveOptions) -> Rows:
     return sorted(found, key=lambda row: row[:2])
 
 
-@pytest.mark.parametrize("table_format", FORMATS)
+@pytest.mark.parametrize("table_format", ONE_FORMAT)
 def test_a_stream_is_archived_read_from_both_tiers_and_replayed(
     spark: Any, broker: Broker, bucket: Bucketed, tmp_path: Path, table_format: TableFormat
 ) -> None:
@@ -145,7 +146,10 @@ def check_tiers(lake: Lake, archived: Rows) -> None:
     assert len(query.recentProgress) > 2
 
 
-@pytest.mark.parametrize(("table_format", "history"), [("delta", False), ("delta", True), ("iceberg", False)])
+@pytest.mark.parametrize(
+    ("table_format", "history"),
+    [pytest.param("delta", False, marks=pytest.mark.long), ("delta", True), ("iceberg", False)],
+)
 def test_a_table_of_the_latest_records_is_kept(
     spark: Any, broker: Broker, bucket: Bucketed, tmp_path: Path, table_format: TableFormat, *, history: bool
 ) -> None:

@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(1800)]
 LIMIT_S = 600.0
 JOB = """
 name: orders
-source: {{stream: s, address: "{address}", longPollMs: 100, maxOffsetsPerTrigger: 50}}
+source: {{stream: s, address: "{address}", longPollMs: 100, maxOffsetsPerTrigger: 100}}
 decode:
   value: {{format: json, schema: {{inline: "id BIGINT"}}}}
   onDecodeError: dlq

@@ -193,7 +193,10 @@ def test_rows_go_by_key_to_another_number_of_partitions_and_keep_their_order(
     client.delete_stream(wide)
 
 
-@pytest.mark.parametrize("point", ["replay.staged", "replay.ended", "replay.published"])
+@pytest.mark.parametrize(
+    "point",
+    [*(pytest.param(each, marks=pytest.mark.long) for each in ("replay.staged", "replay.ended")), "replay.published"],
+)
 def test_a_replay_whose_driver_is_killed_continues_and_appends_nothing_twice(
     spark: Any, broker: Broker, names: tuple[str, str], tmp_path: Path, point: Name
 ) -> None:

@@ -98,7 +98,10 @@ def test_a_query_survives_the_kill_of_the_broker_and_stores_each_row_once(
 
 @pytest.mark.parametrize(
     ("sink", "archive"),
-    [("sink.before_publish", "archive.before_commit"), ("sink.published", "archive.after_commit")],
+    [
+        pytest.param("sink.before_publish", "archive.before_commit", marks=pytest.mark.long),
+        ("sink.published", "archive.after_commit"),
+    ],
 )
 def test_after_the_kill_of_the_driver_both_queries_continue_exactly(
     spark: Any, ledger: Ledger, tmp_path: Path, sink: Name, archive: Name
