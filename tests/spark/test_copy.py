@@ -36,7 +36,7 @@ def test_a_stream_is_copied_as_it_is_now(spark: Any, broker: Broker, client: bas
     fill(spark, broker, source, 10)
     assert bascule.spark.copy(spark, **options).epochs_of_this_run == 0
     assert len(records(spark, broker, target)) == COUNT
-    with pytest.raises(StateError, match="there repartition is False, and now it is True"):
+    with pytest.raises(StateError, match="there repartition is false, and now it is true"):
         bascule.spark.copy(spark, **options, repartition=True)
     with pytest.raises(UsageError, match="cannot be copied to itself"):
         bascule.spark.copy(spark, **{**options, "to": source})

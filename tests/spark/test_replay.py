@@ -169,7 +169,7 @@ def test_a_range_of_offsets_and_times_is_replayed_and_another_one_under_the_same
     there = [row for row in records(spark, broker, source) if row["offset"] >= 10 and row["timestamp"] < last]
     assert 0 < len(there) < COUNT
     assert comparable(records(spark, broker, target), as_source=False) == comparable(there, as_source=True)
-    with pytest.raises(StateError, match="there first is 10, and now it is 11"):
+    with pytest.raises(StateError, match="there fromOffset is 10, and now it is 11"):
         replayed(spark, broker, archive, target, tmp_path, **{**options, "fromOffset": 11})
     ends = Counter(str(row["partition"]) for row in there)
     with pytest.raises(StateError, match=r"use the folder of that run.* begin after the records that .* has") as lost:

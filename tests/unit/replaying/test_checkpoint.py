@@ -35,8 +35,10 @@ def test_another_replay_is_refused_by_the_first_difference(checkpoint: Checkpoin
     checkpoint.keep(checkpoint.new(ASKED, LANES, 12))
     with pytest.raises(StateError, match="there to is 't', and now it is 'u'"):
         checkpoint.plan({**ASKED, "to": "u"})
-    with pytest.raises(StateError, match="there first is not set, and now it is 5"):
+    with pytest.raises(StateError, match="there fromOffset is not set, and now it is 5"):
         checkpoint.plan({**ASKED, "first": 5})
+    with pytest.raises(StateError, match=r"there toTime is not set, and now it is 2026-11-05T12:00:00\.000001Z"):
+        checkpoint.plan({**ASKED, "until_us": 1_793_880_000_000_001})
     with pytest.raises(StateError, match="another run of the replay"):
         checkpoint.keep(checkpoint.new(ASKED, LANES, 12))
 

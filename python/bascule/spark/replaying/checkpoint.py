@@ -12,6 +12,7 @@ published: an epoch that is published ends where its file says, and one that has
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any, Final
 from uuid import uuid4
 
@@ -83,7 +84,8 @@ class Checkpoint:
             plan = Plan(asked, str(document["query_id"]), from_document(document["lanes"]), int(document["rows"]))
         for name, wanted in asked.items():
             if there.get(name) != wanted:
-                raise self._another(f"there {name} is {_shown(there.get(name))}, and now it is {_shown(wanted)}")
+                before, now = _shown(name, there.get(name)), _shown(name, wanted)
+                raise self._another(f"there {_OPTIONS.get(name, name)} is {before}, and now it is {now}")
         return plan
 
     def new(self, asked: Mapping[str, Any], lanes: Sequence[Lane], rows: int) -> Plan:
@@ -158,5 +160,13 @@ def _name(epoch: int) -> str:
     return f"{EPOCHS}/{epoch:09d}.json"
 
 
-def _shown(value: Any) -> str:
-    return "not set" if value is None else repr(value)
+_OPTIONS: Final = {"first": "fromOffset", "end": "toOffset", "since_us": "fromTime", "until_us": "toTime"}
+"""The options that set the bounds."""
+
+
+def _shown(name: str, value: Any) -> str:
+    if value is None:
+        return "not set"
+    if name in {"since_us", "until_us"}:
+        return f"{datetime.fromtimestamp(value // 1_000_000, UTC):%Y-%m-%dT%H:%M:%S}.{value % 1_000_000:06d}Z"
+    return str(value).lower() if isinstance(value, bool) else repr(value)
