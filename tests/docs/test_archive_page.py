@@ -12,6 +12,7 @@ from tests.docs.test_readme import python, shell
 PAGE = ROOT / "docs" / "how-to" / "archive.md"
 CHECKED = """
 from pathlib import Path
+from deltalake import DeltaTable
 print("tables", sorted(path.parent.name for path in Path("lake").glob("*/_delta_log")))
 print("words", DeltaTable("lake/words").to_pyarrow_table().to_pylist())
 """
