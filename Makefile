@@ -124,9 +124,16 @@ rustdoc: ## Build the documentation of the crates into target/doc; a warning is 
 	RUSTDOCFLAGS="-D warnings -A rustdoc::private-intra-doc-links" cargo doc --quiet --locked --workspace --profile $(PROFILE) --no-deps --document-private-items
 
 .PHONY: verify
-verify: build rustdoc $(DENY) ## Check format, lint, types, docs, spelling, words, dependencies; changes nothing
+verify: build ## Check format, lint, types, docs, spelling, words, dependencies, two parts at a time; changes nothing
+	$(MAKE) --no-print-directory -j2 --output-sync=target verify-rust verify-python verify-dependencies
+
+.PHONY: verify-rust
+verify-rust: build rustdoc
 	cargo fmt --all --check
 	cargo clippy --quiet --locked --workspace --profile $(PROFILE) --all-targets -- -D warnings
+
+.PHONY: verify-python
+verify-python: build
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/pyright
@@ -141,6 +148,9 @@ verify: build rustdoc $(DENY) ## Check format, lint, types, docs, spelling, word
 	$(BIN)/python specs/generate_metrics.py --check
 	$(BIN)/python specs/generate_spark_options.py --check
 	$(BIN)/python specs/generate_job_page.py --check
+
+.PHONY: verify-dependencies
+verify-dependencies: $(DENY)
 	$(DENY) --offline check licenses bans sources
 
 .PHONY: fix
