@@ -49,7 +49,14 @@ from bascule.metadata.sink_commands import (
     SkipSink,
 )
 from bascule.metadata.sinks import TargetPartition, TargetStream
-from bascule.metadata.topic_commands import AddPartitions, ChangeTopic, RemovePartitions, RenameNamespace
+from bascule.metadata.topic_commands import (
+    AddPartitions,
+    ChangeTopic,
+    JoinTopicGroup,
+    LeaveTopicGroup,
+    RemovePartitions,
+    RenameNamespace,
+)
 from bascule.metadata.user_commands import (
     CreateUser,
     CreateUserToken,
@@ -132,6 +139,8 @@ commands: st.SearchStrategy[Command] = st.one_of(
     st.builds(AddPartitions, NAMESPACES, NAMES, INDEXES, NUMBER, good_placements, st.one_of(st.none(), INT64)),
     st.builds(RemovePartitions, NAMESPACES, NAMES, INDEXES, NUMBER, NUMBER, st.one_of(st.none(), INT64)),
     st.builds(ChangeTopic, NAMESPACES, NAMES, INDEXES, NAMES, topics, st.one_of(st.none(), INT64), st.none()),
+    st.builds(JoinTopicGroup, NAMESPACES, NAMES, INDEXES, INDEXES, BROKERS, INDEXES, NUMBER),
+    st.builds(LeaveTopicGroup, INDEXES, BROKERS, INDEXES, NUMBER),
     st.builds(CreateNamespace, NAMESPACES, INT64),
     st.builds(RenameNamespace, NAMESPACES, NUMBER, NAMES),
     st.builds(JoinGroup, NAMES, NAMES, st.lists(NAMES, max_size=4).map(tuple), BROKERS),

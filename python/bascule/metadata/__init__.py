@@ -35,7 +35,7 @@ from bascule.metadata.commands import (
     decode_command,
     encode_command,
 )
-from bascule.metadata.iggy import IggyTopic, TopicGroup
+from bascule.metadata.iggy import IggyTopic, TopicGroup, TopicMember
 from bascule.metadata.model import (
     DEFAULT_NAMESPACE,
     FIXED_SETTINGS,
@@ -62,7 +62,15 @@ from bascule.metadata.model import (
 from bascule.metadata.rejection import RejectedError, Rejection, RejectionCode
 from bascule.metadata.results import Applied, Result
 from bascule.metadata.snapshot import SnapshotError, decode_snapshot, digest, encode_snapshot
-from bascule.metadata.topic_commands import AddPartitions, ChangeTopic, Placement, RemovePartitions, RenameNamespace
+from bascule.metadata.topic_commands import (
+    AddPartitions,
+    ChangeTopic,
+    JoinTopicGroup,
+    LeaveTopicGroup,
+    Placement,
+    RemovePartitions,
+    RenameNamespace,
+)
 from bascule.metadata.user_commands import (
     CreateUser,
     CreateUserToken,
@@ -125,7 +133,9 @@ __all__ = [
     "Group",
     "IggyTopic",
     "JoinGroup",
+    "JoinTopicGroup",
     "LeaveGroup",
+    "LeaveTopicGroup",
     "Member",
     "Namespace",
     "Partition",
@@ -156,6 +166,7 @@ __all__ = [
     "StreamRights",
     "StreamSettings",
     "TopicGroup",
+    "TopicMember",
     "TopicRight",
     "TopicRights",
     "TrimPartition",

@@ -79,7 +79,14 @@ from bascule.metadata.sink_commands import (
     SetSinkQuota,
     SkipSink,
 )
-from bascule.metadata.topic_commands import AddPartitions, ChangeTopic, RemovePartitions, RenameNamespace
+from bascule.metadata.topic_commands import (
+    AddPartitions,
+    ChangeTopic,
+    JoinTopicGroup,
+    LeaveTopicGroup,
+    RemovePartitions,
+    RenameNamespace,
+)
 
 
 def apply(state: State, index: int, command: Command) -> tuple[State, Result]:
@@ -197,6 +204,8 @@ _LEVEL_2: Final[dict[type[Command], Callable[[State, int, Any], State]]] = {
     PurgeStream: cluster_streams.purge,
     AddPartitions: cluster_streams.add_partitions,
     JoinGroup: cluster_streams.join,
+    JoinTopicGroup: apply_topic_groups.join,
+    LeaveTopicGroup: apply_topic_groups.leave,
     SetGroupCoordinator: cluster_streams.set_coordinator,
     JoinBroker: apply_brokers.join,
     Register: apply_brokers.register,

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from hashlib import sha256
 
+from bascule.metadata import apply_topic_groups
 from bascule.metadata.apply_reports import check_reports, with_report
 from bascule.metadata.choose import Occasion, settle, without
 from bascule.metadata.model import Broker, Group, Partition, State, Stream
@@ -112,7 +113,8 @@ def register(state: State, index: int, command: Register) -> State:
             return partition
         return settle(brokers, partition, changed, index, Occasion(replaced=partition.leader == broker.id))
 
-    return change_partitions(replace(state, brokers=brokers), change)
+    ended = apply_topic_groups.without_members(state, index, broker.id)
+    return change_partitions(replace(ended, brokers=brokers), change)
 
 
 def confirm(state: State, index: int, command: ConfirmBroker) -> State:
@@ -155,7 +157,8 @@ def fence(state: State, index: int, command: FenceBroker) -> State:
         changed = replace(changed, isr=without(changed.isr, (known.id,)))
         return settle(brokers, partition, changed, index, Occasion(live, replaced=partition.leader == known.id))
 
-    return _with_coordinators(change_partitions(replace(state, brokers=brokers), change), index, live)
+    ended = apply_topic_groups.without_members(state, index, known.id)
+    return _with_coordinators(change_partitions(replace(ended, brokers=brokers), change), index, live)
 
 
 def coordinator_of(state: State, group_id: str, live: Iterable[str]) -> str:

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from bascule.metadata.apply_sinks import without_partitions
 from bascule.metadata.apply_streams import check_placement, check_settings, find, new_partition
+from bascule.metadata.apply_topic_groups import reassigned
 from bascule.metadata.model import DEFAULT_NAMESPACE, MAX_TOPIC_PARTITIONS, State, Stream, StreamKey
 from bascule.metadata.rejection import RejectionCode, check_name, invalid, rejected
 from bascule.metadata.topic_commands import AddPartitions, ChangeTopic, RemovePartitions, RenameNamespace
@@ -25,17 +26,19 @@ def add_partitions(state: State, index: int, command: AddPartitions) -> State:
     for number, placement in enumerate(command.placements, command.seen):
         check_placement(state.brokers, number, placement)
     added = (new_partition(index, number, item) for number, item in enumerate(command.placements, command.seen))
-    return _put(state, replace(_limited(stream, command.retention_bytes), partitions=(*stream.partitions, *added)))
+    changed = replace(_limited(stream, command.retention_bytes), partitions=(*stream.partitions, *added))
+    return _put(state, reassigned(changed, index))
 
 
-def remove_partitions(state: State, _: int, command: RemovePartitions) -> State:
+def remove_partitions(state: State, index: int, command: RemovePartitions) -> State:
     """Remove the partitions with the highest numbers."""
     stream = _divisible(state, command)
     if not 1 <= command.count <= command.seen:
         raise invalid(f"{command.count} partitions are not between 1 and the {command.seen} of stream {command.name}")
     rest = command.seen - command.count
     state = without_partitions(state, replace(stream, partitions=stream.partitions[rest:]))
-    return _put(state, replace(_limited(stream, command.retention_bytes), partitions=stream.partitions[:rest]))
+    changed = replace(_limited(stream, command.retention_bytes), partitions=stream.partitions[:rest])
+    return _put(state, reassigned(changed, index))
 
 
 def change_topic(state: State, _: int, command: ChangeTopic) -> State:

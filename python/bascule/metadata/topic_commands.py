@@ -79,8 +79,36 @@ class RenameNamespace:
     to: str
 
 
-TopicCommand: TypeAlias = AddPartitions | RemovePartitions | ChangeTopic | RenameNamespace
-OfTopic: TypeAlias = AddPartitions | RemovePartitions | ChangeTopic
+@dataclass(frozen=True, slots=True)
+class JoinTopicGroup:
+    """A connection of this run of a broker becomes a member of the group that the entry `created` made.
+
+    The group is one of the stream of this identity and incarnation.
+    """
+
+    namespace: str
+    name: str
+    incarnation: int
+    created: int
+    broker_id: str
+    boot_epoch: int
+    client: int
+
+
+@dataclass(frozen=True, slots=True)
+class LeaveTopicGroup:
+    """A connection of this run of a broker is no member any more of the group that the entry `created` made."""
+
+    created: int
+    broker_id: str
+    boot_epoch: int
+    client: int
+
+
+TopicCommand: TypeAlias = (
+    AddPartitions | RemovePartitions | ChangeTopic | RenameNamespace | JoinTopicGroup | LeaveTopicGroup
+)
+OfTopic: TypeAlias = AddPartitions | RemovePartitions | ChangeTopic | JoinTopicGroup
 """Those about one stream."""
 
 TOPIC_TYPES: dict[str, type[TopicCommand]] = {
@@ -88,5 +116,7 @@ TOPIC_TYPES: dict[str, type[TopicCommand]] = {
     "remove_partitions": RemovePartitions,
     "change_topic": ChangeTopic,
     "rename_namespace": RenameNamespace,
+    "join_topic_group": JoinTopicGroup,
+    "leave_topic_group": LeaveTopicGroup,
 }
 """By the name that an entry gives them."""
