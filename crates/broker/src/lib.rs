@@ -10,7 +10,7 @@
 //! * [`http`]: probes and metrics on a port of their own; [`checks`]: what they report; `metrics`: what is counted.
 //! * [`consensus`]: the metadata log, by one voter so far; `metadata`: its snapshots; [`tools`]: a data directory that no broker uses.
 //! * [`peer`]: connections between brokers of a cluster.
-//! * `forward`: publishes of clients, handed to the broker that leads.
+//! * `forward`: publishes of clients, handed to the broker that leads. `client_requests`: their reads and positions, asked of it.
 //! * `replication`: followers fetch from leaders, and leaders report to the controller.
 //! * [`lag`]: how far consumer groups and queries are behind.
 //! * `clock`: the time of day.
@@ -20,6 +20,7 @@ pub mod access;
 mod admission;
 mod budget;
 pub mod checks;
+mod client_requests;
 mod clock;
 pub mod cluster;
 pub mod consensus;
@@ -59,6 +60,7 @@ pub mod statistics;
 mod subscriptions;
 pub mod tls;
 pub mod tools;
+mod user_caller;
 mod user_rights;
 pub mod view;
 pub mod watchdog;

@@ -1,4 +1,4 @@
-//! Who gives a command, and whether they may.
+//! A user who gives a command, and whether he may.
 use crate::access::{Access, Action, stream_resource};
 use crate::tls::Peer;
 use crate::user_rights::{UserAction, UserRights};
@@ -6,20 +6,22 @@ use crate::view::StreamView;
 
 /// The user of a session at one command. Rights allow; a rule of the policy that denies the principal overrides them.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Caller<'a> {
-    pub(super) rights: &'a UserRights,
-    pub(super) access: &'a Access,
-    pub(super) peer: &'a Peer,
+pub(crate) struct UserCaller<'a> {
+    /// Id of the user.
+    pub(crate) user: u64,
+    pub(crate) rights: &'a UserRights,
+    pub(crate) access: &'a Access,
+    pub(crate) peer: &'a Peer,
 }
 
-impl Caller<'_> {
+impl UserCaller<'_> {
     /// Whether the rights allow it in the namespace of this number; `None` = one that does not exist.
-    pub(super) fn may(&self, action: UserAction, stream: Option<u64>) -> bool {
+    pub(crate) fn may(&self, action: UserAction, stream: Option<u64>) -> bool {
         self.rights.allow(action, stream, None)
     }
 
     /// Whether the caller may do it with a topic, in the namespace of this number.
-    pub(super) fn may_with(
+    pub(crate) fn may_with(
         &self,
         action: UserAction,
         stream: Option<u64>,

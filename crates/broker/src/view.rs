@@ -104,6 +104,10 @@ pub struct TopicGroup {
     pub name: String,
     /// Index of the metadata entry that created it.
     pub created: u64,
+    /// Index of the entry that changed last which member reads what.
+    pub changed: u64,
+    /// In a cluster: the broker of each member and the number of its connection there, in the order of joining.
+    pub members: Vec<(String, u32)>,
 }
 
 /// One partition as requests see it.

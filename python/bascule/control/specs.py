@@ -6,7 +6,7 @@ A setting that the stream leaves open takes the broker's default here, each time
 from dataclasses import dataclass
 from typing import Any
 
-from bascule.metadata import DEFAULT_NAMESPACE, Group, Partition, Stream, StreamSettings
+from bascule.metadata import DEFAULT_NAMESPACE, Group, Partition, Stream, StreamSettings, TopicGroup
 
 DEFAULT_CLEANER_INTERVAL_MS = 300_000
 DEFAULT_SEGMENT_BYTES = 1 << 30
@@ -129,7 +129,7 @@ def stream_spec(stream: Stream) -> dict[str, Any]:
         "counts_while_paused": not stream.queue_group and stream.settings.nats_acks == "off",
         "concurrency_control": stream.settings.concurrency_control,
         "resume_all": stream.resume_all,
-        "topic_groups": [(item.id, item.name, item.created) for item in stream.topic_groups],
+        "topic_groups": [_topic_group(item) for item in stream.topic_groups],
         "partitions": [
             {
                 "number": item.number,
@@ -143,6 +143,11 @@ def stream_spec(stream: Stream) -> dict[str, Any]:
             for item in stream.partitions
         ],
     }
+
+
+def _topic_group(group: TopicGroup) -> tuple[int, str, int, int, list[tuple[str, int]]]:
+    members = [(item.broker, item.client) for item in group.members]
+    return group.id, group.name, group.created, group.changed, members
 
 
 def group_spec(group: Group) -> dict[str, Any]:

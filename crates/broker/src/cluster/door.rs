@@ -1,5 +1,6 @@
 //! The metadata log of several brokers: what is proposed here is committed by the controller, wherever that is.
 use super::shared::{Running, Shared, proposal_number};
+use crate::client_requests::RequestServer;
 use crate::consensus::machine::Machine;
 use crate::consensus::network::{Answer, Kind, Transport, decode, encode};
 use crate::consensus::raft::{ProposeError, Voter};
@@ -205,6 +206,7 @@ pub(super) struct Port {
     pub shared: Arc<Shared>,
     pub partitions: Arc<PartitionContext>,
     pub publishes: Arc<ForwardServer>,
+    pub requests: Arc<RequestServer>,
 }
 
 impl Answer for Port {
@@ -217,6 +219,9 @@ impl Answer for Port {
         async move {
             if matches!(kind, Kind::Position | Kind::Range) {
                 return take_over::answer(&self.partitions.replicas, kind, request).await;
+            }
+            if kind == Kind::ClientRequest {
+                return self.requests.answer(request).await;
             }
             let Some(Running { voter, .. }) = self.shared.running.get() else {
                 return Err(io::Error::other("the voter has not started yet"));

@@ -13,8 +13,7 @@ use crate::consensus::vote::HardState;
 use crate::consensus::{MetadataError, Opened, open_log};
 use crate::engine::error::EngineError;
 use crate::events::{Event, Events, Level};
-use crate::forward::Forwarder;
-use crate::forward::server::ForwardServer;
+use crate::forward::{Forwarder, server::ForwardServer};
 use crate::nats::NatsLink;
 use crate::owner_only;
 use crate::partition::PartitionContext;
@@ -78,6 +77,7 @@ pub(crate) struct Uses {
     pub nats: NatsLink,
     pub forwarder: Arc<Forwarder>,
     pub publishes: Arc<ForwardServer>,
+    pub requests: Arc<crate::client_requests::RequestServer>,
 }
 
 /// What the voter is made of.
@@ -371,6 +371,7 @@ impl Parts {
                 shared: shared.clone(),
                 partitions: uses.partitions,
                 publishes: uses.publishes,
+                requests: uses.requests,
             }),
         );
         if is_empty && voters.first() == Some(&shared.raft_id) {

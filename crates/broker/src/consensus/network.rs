@@ -51,6 +51,8 @@ pub enum Kind {
     Heartbeat = 23,
     /// Batches of a replica; the metadata group knows nothing of them.
     Range = 27,
+    /// A client's read, or a position that it stores; the metadata group knows nothing of it.
+    ClientRequest = 29,
 }
 
 /// Carries requests to other voters.

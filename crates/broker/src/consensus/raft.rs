@@ -157,12 +157,14 @@ impl Voter {
                 }
                 encode(&answer)
             }
-            Kind::Position | Kind::Propagate | Kind::Heartbeat | Kind::Range => {
-                Err(io::Error::new(
-                    io::ErrorKind::InvalidInput,
-                    "a request to the controller or to a replica is not one to a voter",
-                ))
-            }
+            Kind::Position
+            | Kind::Propagate
+            | Kind::Heartbeat
+            | Kind::Range
+            | Kind::ClientRequest => Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                "a request to the controller or to a replica is not one to a voter",
+            )),
         }
     }
 

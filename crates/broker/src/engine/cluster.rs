@@ -53,6 +53,7 @@ impl Engine {
                 nats: self.parts.nats.clone(),
                 forwarder: self.parts.forwarder.clone(),
                 publishes: self.parts.publishes.clone(),
+                requests: self.parts.requests.clone(),
             },
         })?;
         self.state.lock().member = Some(Arc::new(member));

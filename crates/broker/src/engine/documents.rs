@@ -92,6 +92,9 @@ pub struct GroupSpec {
     pub members: HashMap<String, u64>,
 }
 
+/// Id, name, index of the entry that created it, index of the last change of its members, and each member's broker and connection.
+type TopicGroupDocument = (u64, String, u64, u64, Vec<(String, u32)>);
+
 /// One stream of it.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -111,9 +114,8 @@ pub struct StreamSpec {
     pub concurrency_control: bool,
     #[serde(default)]
     pub resume_all: bool,
-    /// (id, name, created).
     #[serde(default)]
-    pub topic_groups: Vec<(u64, String, u64)>,
+    pub topic_groups: Vec<TopicGroupDocument>,
     pub partitions: Vec<PlaceSpec>,
 }
 
@@ -170,7 +172,13 @@ impl StreamSpec {
             handle: open.get(&place.incarnation).cloned(),
         });
         let groups = self.topic_groups.into_iter();
-        let groups = groups.map(|(id, name, created)| TopicGroup { id, name, created });
+        let groups = groups.map(|(id, name, created, changed, members)| TopicGroup {
+            id,
+            name,
+            created,
+            changed,
+            members,
+        });
         StreamView {
             namespace: self.namespace,
             name: self.name,

@@ -4,6 +4,7 @@ use super::serve::Services;
 use crate::access::Access;
 use crate::admission::{Admission, Listener};
 use crate::checks::CheckContext;
+use crate::client_requests::{Positions, RequestServer, Requests};
 use crate::cursor_index::CursorIndexes;
 use crate::encryption::MasterKeyStore;
 use crate::events::{Events, LogLimiter};
@@ -57,6 +58,8 @@ pub(crate) struct Parts {
     pub(crate) forwarder: Arc<Forwarder>,
     /// Publishes of other brokers' clients.
     pub(crate) publishes: Arc<ForwardServer>,
+    /// Reads and positions of clients, for the partitions led here.
+    pub(crate) requests: Arc<RequestServer>,
     subscriptions: Arc<Subscriptions>,
     pub(crate) groups: Arc<GroupVersions>,
     pub(crate) members: Arc<Members>,
@@ -105,6 +108,9 @@ impl Parts {
             access: access.clone(),
             admission: admission.clone(),
         };
+        let cursors = Arc::<CursorIndexes>::default();
+        let positions = Positions::new(limits.cursors, events.clone(), cursors.clone());
+        let requests = RequestServer::new(&settings.broker_id, &view, &access, positions);
         Ok(Self {
             broker_id: settings.broker_id.clone(),
             namespace: settings.namespace.clone(),
@@ -118,11 +124,12 @@ impl Parts {
             access,
             forwarder: Arc::new(forwarder),
             publishes: Arc::new(publishes),
+            requests: Arc::new(requests),
             tls: Arc::default(),
             subscriptions: Arc::new(Subscriptions::new(&limits, statistics.clone())),
             groups: Arc::default(),
             members: Arc::default(),
-            cursors: Arc::default(),
+            cursors,
             events,
             statistics,
         })
@@ -171,6 +178,7 @@ impl Parts {
 
     /// For the listener of Iggy's clients.
     pub(crate) fn iggy(&self) -> Arc<IggyContext> {
+        let requests = Requests::new(self.forwarder.clone(), self.requests.clone());
         Arc::new(IggyContext {
             broker_id: self.broker_id.clone(),
             limits: self.limits,
@@ -184,11 +192,10 @@ impl Parts {
             access: self.access.clone(),
             view: self.view.clone(),
             statistics: self.statistics.clone(),
-            cursors: self.cursors.clone(),
+            requests: Arc::new(requests),
             turns: Turns::default(),
             members: Arc::default(),
             clients: Arc::default(),
-            pending: Arc::default(),
             producers: Producers::default(),
             closures: LogLimiter::default(),
         })

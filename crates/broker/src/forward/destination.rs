@@ -1,4 +1,5 @@
 //! Where the appends of calls go: to a partition of this broker, or to whoever leads it.
+use super::item::Publisher;
 use super::{Forwarder, Lane, LaneEnd, Target};
 use crate::partition::{Append, AppendError, Partition};
 use crate::tls::Peer;
@@ -40,6 +41,11 @@ impl Destination {
         (local.is_some() || target.is_some()).then_some(Self { local, target })
     }
 
+    /// The partition wherever it is led; `None`: there are no other brokers.
+    pub fn target(&self) -> Option<&Target> {
+        self.target.as_ref()
+    }
+
     /// The partition when it takes appends on this broker now.
     pub fn here(&self) -> Option<&Partition> {
         let local = self.local.as_ref()?;
@@ -61,7 +67,7 @@ impl From<Partition> for Destination {
 #[derive(Debug)]
 pub(crate) struct Lanes {
     forwarder: Arc<Forwarder>,
-    peer: Peer,
+    publisher: Publisher,
     end: Arc<LaneEnd>,
     /// By incarnation of their partitions.
     open: HashMap<u64, Lane>,
@@ -69,9 +75,20 @@ pub(crate) struct Lanes {
 
 impl Lanes {
     pub fn new(forwarder: &Arc<Forwarder>, peer: &Peer) -> Self {
+        let peer = peer.clone();
+        Self::of(forwarder, Publisher { peer, user: None })
+    }
+
+    /// Those of a call that the rights of this user allow.
+    pub fn of_user(forwarder: &Arc<Forwarder>, peer: &Peer, user: u64) -> Self {
+        let (peer, user) = (peer.clone(), Some(user));
+        Self::of(forwarder, Publisher { peer, user })
+    }
+
+    fn of(forwarder: &Arc<Forwarder>, publisher: Publisher) -> Self {
         Self {
             forwarder: forwarder.clone(),
-            peer: peer.clone(),
+            publisher,
             end: Arc::default(),
             open: HashMap::new(),
         }
@@ -103,7 +120,7 @@ impl Lanes {
         if self.open.len() >= LANES {
             self.open.retain(|_, lane| !lane.is_idle());
         }
-        let new = || Lane::start(&self.forwarder, target, &self.peer, &self.end);
+        let new = || Lane::start(&self.forwarder, target, &self.publisher, &self.end);
         let lane = self.open.entry(target.incarnation).or_insert_with(new);
         lane.append(append, deadline).await;
         false

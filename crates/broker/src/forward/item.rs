@@ -20,11 +20,19 @@ const HEAD_BYTES: usize = 64 << 10;
 
 /// A partition that publishes go to, wherever it is led.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Target {
+pub(crate) struct Target {
     pub namespace: String,
     pub stream: String,
     pub number: u32,
     pub incarnation: u64,
+}
+
+/// Who publishes.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Publisher {
+    pub peer: Peer,
+    /// Id of the user whose rights allow it; `None` = the policy allows it by the peer's name.
+    pub user: Option<u64>,
 }
 
 /// What is appended. Cheap to clone.
@@ -127,10 +135,11 @@ impl Content {
         request: u64,
         target: &Target,
         epoch: u64,
-        peer: &Peer,
+        publisher: &Publisher,
         until: Instant,
     ) -> Vec<u8> {
         let left = until.saturating_duration_since(Instant::now());
+        let Publisher { peer, user } = publisher;
         let address = peer.address.map(|address| address.to_string());
         let head = Forward {
             request,
@@ -150,6 +159,7 @@ impl Content {
                 base_sequence: producer.base_sequence,
             }),
             records: self.records,
+            user: *user,
         };
         Frame::write(FrameType::Forward, &head, &self.body)
     }

@@ -2,11 +2,10 @@
 //!
 //! What the leader refused without appending it may be sent again, and with a producer id also what it did not answer. Before anything
 //! is sent again everything that is under way is answered, so nothing overtakes. Reliability rule 17.
-use super::item::{Content, Item};
+use super::item::{Content, Item, Publisher};
 use super::link::{Answer, Outgoing};
 use super::{Forwarder, Place, Target};
 use crate::partition::{Append, AppendError, Committed, Partition};
-use crate::tls::Peer;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -64,7 +63,7 @@ impl Lane {
     pub fn start(
         forwarder: &Arc<Forwarder>,
         target: &Target,
-        peer: &Peer,
+        publisher: &Publisher,
         end: &Arc<LaneEnd>,
     ) -> Self {
         let (items, incoming) = mpsc::unbounded_channel();
@@ -72,7 +71,7 @@ impl Lane {
         let run = Run {
             forwarder: forwarder.clone(),
             target: Arc::new(target.clone()),
-            peer: peer.clone(),
+            publisher: publisher.clone(),
             end: end.clone(),
             incoming,
             is_closed: false,
@@ -139,7 +138,7 @@ enum Verdict {
 struct Run {
     forwarder: Arc<Forwarder>,
     target: Arc<Target>,
-    peer: Peer,
+    publisher: Publisher,
     end: Arc<LaneEnd>,
     incoming: mpsc::UnboundedReceiver<Charged>,
     is_closed: bool,
@@ -224,7 +223,7 @@ impl Run {
                     content,
                     target: self.target.clone(),
                     epoch: *epoch,
-                    peer: self.peer.clone(),
+                    publisher: self.publisher.clone(),
                     until: charged.item.until,
                     answer: sender,
                 };

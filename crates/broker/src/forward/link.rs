@@ -3,11 +3,10 @@
 //! It is dialled when there is something to send. Once it could not be, or has ended, what comes is answered at once while it is dialled
 //! again, so that whoever waits looks for another leader meanwhile.
 use super::Target;
-use super::item::Content;
+use super::item::{Content, Publisher};
 use super::outcome::of_answer;
 use crate::partition::{AppendError, Committed};
 use crate::peer::{DataConnection, DataReader, PeerError, Way};
-use crate::tls::Peer;
 use bascule_wire::peer::{ForwardAnswer, Purpose};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -42,7 +41,7 @@ pub(super) struct Outgoing {
     pub content: Content,
     pub target: Arc<Target>,
     pub epoch: u64,
-    pub peer: Peer,
+    pub publisher: Publisher,
     pub until: Instant,
     pub answer: oneshot::Sender<Answer>,
 }
@@ -228,12 +227,12 @@ impl Waiting {
             content,
             target,
             epoch,
-            peer,
+            publisher,
             until,
             answer,
         } = item;
         self.answers.insert(self.last, answer);
-        content.to_frame(self.last, &target, epoch, &peer, until)
+        content.to_frame(self.last, &target, epoch, &publisher, until)
     }
 
     /// An answer of number 0 only shows that the leader is there.

@@ -14,15 +14,16 @@ pub(crate) mod server;
 mod tests;
 
 pub(crate) use destination::{Destination, Lanes};
+pub(crate) use item::Target;
 
 use crate::events::Events;
 use crate::partition::Partition;
-use crate::peer::{Brokers, Way};
+use crate::peer::{Brokers, Dialer, Way};
 use crate::statistics::Statistics;
 use crate::tls::PeerTls;
 use crate::view::View;
 use arc_swap::ArcSwap;
-use item::Target;
+use bascule_wire::peer::Purpose;
 use lane::{Lane, LaneEnd};
 use link::Link;
 use parking_lot::Mutex;
@@ -61,11 +62,13 @@ struct Cluster {
     brokers: Arc<Brokers>,
     tls: Option<Arc<PeerTls>>,
     runtime: Handle,
+    /// Connections for reads, dialled when there is one.
+    reads: OnceLock<Dialer>,
 }
 
 /// Where a partition takes appends now.
 #[derive(Debug)]
-enum Place {
+pub(crate) enum Place {
     /// On this broker.
     Here(Partition),
     /// On the broker with this number, under this leader epoch.
@@ -110,6 +113,7 @@ impl Forwarder {
             brokers,
             tls,
             runtime: Handle::current(),
+            reads: OnceLock::new(),
         });
     }
 
@@ -118,8 +122,15 @@ impl Forwarder {
         self.cluster.get().is_some()
     }
 
+    /// The number of this broker; `None`: there are no others.
+    pub fn own_number(&self) -> Option<u64> {
+        self.cluster
+            .get()
+            .map(|cluster| cluster.brokers.own_number())
+    }
+
     /// Where a partition takes appends now.
-    fn place(&self, target: &Target) -> Place {
+    pub fn place(&self, target: &Target) -> Place {
         let view = self.view.load();
         let Some(stream) = view.stream(&target.namespace, &target.stream) else {
             return Place::Gone;
@@ -151,6 +162,16 @@ impl Forwarder {
                 found.leader
             )),
         }
+    }
+
+    /// Connections to the other brokers for what their partitions are asked; `None`: there is no cluster.
+    pub fn reads(&self) -> Option<&Dialer> {
+        let cluster = self.cluster.get()?;
+        Some(cluster.reads.get_or_init(|| {
+            let _inside = cluster.runtime.enter();
+            let tls = cluster.tls.as_ref();
+            Dialer::start_for(Purpose::Reads, cluster.brokers.clone(), tls, &self.events)
+        }))
     }
 
     /// The connection to a leader; `None`: there is no cluster.

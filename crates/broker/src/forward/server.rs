@@ -1,12 +1,14 @@
 //! The leader's end: appends what other brokers hand on, and answers by number.
 use super::item::{BodyError, payload};
 use super::outcome::to_answer;
-use crate::access::{Access, stream_resource};
+use crate::access::{Access, Action, stream_resource};
 use crate::admission::Admission;
 use crate::names::{DEFAULT_NAMESPACE, is_internal};
 use crate::partition::{AckLevel, Append, AppendError, Committed, Done, Partition, Payload};
 use crate::tls::Peer;
-use crate::view::View;
+use crate::user_caller::UserCaller;
+use crate::user_rights::UserAction;
+use crate::view::{StreamView, View};
 use arc_swap::ArcSwap;
 use bascule_record::Producer;
 use bascule_wire::peer::{Forward, Frame, FrameError, FrameType};
@@ -67,10 +69,12 @@ impl ForwardServer {
             address: forward.address.parse().ok(),
             identity: forward.principal.as_deref().map(Into::into),
         };
-        let allowed = self
-            .access
-            .check(&peer, crate::access::Action::Publish, &resource);
-        allowed.map_err(AppendError::Denied)?;
+        if let Some(user) = forward.user {
+            self.check_user(&view, user, &peer, stream)?;
+        } else {
+            let allowed = self.access.check(&peer, Action::Publish, &resource);
+            allowed.map_err(AppendError::Denied)?;
+        }
         if forward.namespace == DEFAULT_NAMESPACE && is_internal(&forward.stream) {
             let text = "the stream is reserved: the broker alone writes to it";
             return Err(AppendError::Invalid(text.to_owned()));
@@ -83,6 +87,31 @@ impl ForwardServer {
         });
         let handle = found.and_then(|found| found.handle.clone());
         handle.ok_or(AppendError::NotLeader)
+    }
+}
+
+impl ForwardServer {
+    /// Whether the rights of a user allow a publish. The broker that asked has looked too: where they are others, one of the two has not
+    /// heard the news yet, and it asks again.
+    fn check_user(
+        &self,
+        view: &View,
+        user: u64,
+        peer: &Peer,
+        stream: &StreamView,
+    ) -> Result<(), AppendError> {
+        let rights = view.users.get(&user).ok_or(AppendError::NotLeader)?;
+        let caller = UserCaller {
+            user,
+            rights,
+            access: &self.access,
+            peer,
+        };
+        let namespace = view.numbers.id(&stream.namespace);
+        if caller.may_with(UserAction::Send, namespace, stream) {
+            return Ok(());
+        }
+        Err(AppendError::NotLeader)
     }
 }
 

@@ -1,5 +1,5 @@
 //! Lanes against a leader that is played by the test, and appends that travel.
-use super::item::{Content, Item, payload};
+use super::item::{Content, Item, Publisher, payload};
 use super::link::{Answer, Link, Outgoing};
 use super::outcome::{of_answer, to_answer};
 use super::*;
@@ -341,7 +341,7 @@ fn head_and_body(content: &Content) -> (Forward, Bytes) {
         incarnation: 40,
     };
     let until = Instant::now() + LIMIT;
-    let frame = content.to_frame(8, &target, 41, &Peer::default(), until);
+    let frame = content.to_frame(8, &target, 41, &Publisher::default(), until);
     let (preamble, payload) = frame.split_first_chunk().unwrap();
     let preamble = Preamble::read(*preamble, frame.len()).unwrap();
     let frame: Frame = preamble

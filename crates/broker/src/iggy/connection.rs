@@ -1,15 +1,16 @@
 //! One client: login, and its commands in order.
-use super::caller::Caller;
 use super::clients::{self, Listed};
 use super::context::IggyContext;
 use super::frames::{Frames, Head, ReadFailure};
 use super::groups::{self, Memberships};
+use super::long::is_transient;
 use super::refused::Refused;
 use super::session::Session;
 use super::{offsets, poll, send};
 use crate::admission::{Identity, PATIENCE, Stream, opened};
 use crate::events;
 use crate::tls::Peer;
+use crate::user_caller::UserCaller;
 use crate::user_rights::{UserAction, UserRights};
 use bascule_wire::iggy::v1::{self, Login, Transport};
 use bascule_wire::iggy::{
@@ -87,7 +88,7 @@ impl Connection {
         transport: Transport,
         is_known: Arc<AtomicBool>,
     ) -> Self {
-        let groups = Memberships::new(&context.members);
+        let groups = Memberships::new(&context);
         let listed = Listed::new(&context.clients, groups.client(), transport, peer.address);
         Self {
             context,
@@ -156,8 +157,15 @@ impl Connection {
                 self.answer(code, 0, payload).await
             }
         };
-        let refused = |Refused(status)| Bytes::copy_from_slice(&write_reply_head(status, 0));
-        answer.unwrap_or_else(refused)
+        answer.unwrap_or_else(|Refused(status)| {
+            // Clients of these generations do not know those.
+            let known = if is_transient(status) {
+                Status::Error.code()
+            } else {
+                status
+            };
+            Bytes::copy_from_slice(&write_reply_head(known, 0))
+        })
     }
 
     async fn log_in(&mut self, code: u32, payload: Bytes) -> Result<Bytes, Refused> {
@@ -186,7 +194,8 @@ impl Connection {
         let (id, rights) = found.ok_or(Status::Unauthenticated)?;
         let (context, own) = (&self.context, &mut self.groups);
         let session = self.session.as_mut().map(|session| (session, request));
-        let caller = Caller {
+        let caller = UserCaller {
+            user: id,
             rights: &rights,
             access: &context.access,
             peer: &self.peer,
@@ -219,9 +228,9 @@ impl Connection {
             }
             v1::Group::GET => groups::get(context, caller, generation, &payload),
             v1::Topic::LIST => groups::list(context, caller, generation, &payload),
-            v1::Group::JOIN => groups::join(context, caller, own, generation, &payload),
-            v1::Group::LEAVE => groups::leave(context, caller, own, generation, &payload),
-            v2::SYNC_GROUP => groups::sync(context, caller, own, generation, &payload),
+            v1::Group::JOIN => groups::join(context, caller, own, generation, &payload).await,
+            v1::Group::LEAVE => groups::leave(context, caller, own, generation, &payload).await,
+            v2::SYNC_GROUP => groups::sync(caller, own, generation, &payload).await,
             v1::ClientsReply::ME => clients::me(context, own.client(), generation, &payload),
             v1::ClientsReply::GET => clients::get(context, generation, &payload),
             v1::ClientsReply::LIST => clients::list(context, generation, &payload),

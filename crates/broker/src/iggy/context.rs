@@ -1,11 +1,10 @@
 //! Dependencies of the listener.
 use super::clients::Clients;
 use super::groups::Members;
-use super::pending::PendingPositions;
 use super::producers::Producers;
 use crate::access::Access;
 use crate::admission::Listener;
-use crate::cursor_index::CursorIndexes;
+use crate::client_requests::Requests;
 use crate::events::{Level, LogLimiter};
 use crate::limits::Limits;
 use crate::run_state::RunState;
@@ -29,14 +28,12 @@ pub(crate) struct IggyContext {
     /// Load once per request.
     pub(crate) view: Arc<ArcSwap<View>>,
     pub(crate) statistics: Arc<Statistics>,
-    /// Stored positions in the partitions of `__cursors` led here.
-    pub(crate) cursors: Arc<CursorIndexes>,
+    /// Has reads and positions carried out by whoever leads; the way of sends too.
+    pub(crate) requests: Arc<Requests>,
     pub(crate) turns: Turns,
     /// Of all groups, on this broker.
     pub(crate) members: Arc<Members>,
     pub(crate) clients: Arc<Clients>,
-    /// Positions that polls are storing.
-    pub(crate) pending: Arc<PendingPositions>,
     /// Of sends of v2.
     pub(crate) producers: Producers,
     pub(crate) closures: LogLimiter,

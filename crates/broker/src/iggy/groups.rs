@@ -1,13 +1,14 @@
 //! Consumer groups of topics: who is a member, and which partitions each member reads.
 //!
-//! A group is metadata of its topic. Membership belongs to connections of this broker: joining again changes nothing, and
+//! A group is metadata of its topic, with other brokers its members too. Membership belongs to connections: joining again changes nothing, and
 //! a connection that ends leaves all of its groups. Partition i goes to member i modulo their number, members in the
 //! order of joining; a group poll without a partition turns through those of the member, one for each poll.
-use super::caller::Caller;
 use super::connection::done;
 use super::context::IggyContext;
 use super::refused::Refused;
 use super::resolve::{self, Path};
+use super::shared_members;
+use crate::user_caller::UserCaller;
 use crate::user_rights::UserAction;
 use crate::view::{StreamView, TopicGroup};
 use bascule_wire::iggy::v1::{Group, GroupsReply, Identifier, Topic};
@@ -29,9 +30,14 @@ impl GroupKey {
     pub(super) fn of(group: &TopicGroup) -> Self {
         Self(group.created)
     }
+
+    /// Index of the entry.
+    pub(super) fn created(self) -> u64 {
+        self.0
+    }
 }
 
-/// The members of all groups on this broker.
+/// The members of all groups that are connections of this broker.
 #[derive(Debug, Default)]
 pub(crate) struct Members {
     groups: Mutex<HashMap<GroupKey, Assembly>>,
@@ -77,7 +83,9 @@ impl Members {
         if found.partitions != partitions {
             (found.partitions, found.round) = (partitions, self.next_round());
         }
-        Ok((found.round, assigned(&found.members, client, partitions)))
+        let place = found.members.iter().position(|member| *member == client);
+        let own = assigned(place, found.members.len(), partitions);
+        Ok((found.round, own))
     }
 
     fn next_round(&self) -> u64 {
@@ -117,7 +125,7 @@ impl Members {
 /// The groups of one connection; it leaves them when this is dropped.
 #[derive(Debug)]
 pub(super) struct Memberships {
-    members: Arc<Members>,
+    context: Arc<IggyContext>,
     /// Number of the connection; 0 = a request without one.
     client: u32,
     joined: HashMap<GroupKey, Turn>,
@@ -132,20 +140,19 @@ struct Turn {
 }
 
 impl Memberships {
-    pub(super) fn new(members: &Arc<Members>) -> Self {
-        // After 2^32 connections numbers come again; 0 is left out.
-        let client = members.last_client.fetch_add(1, Ordering::Relaxed);
+    pub(super) fn new(context: &Arc<IggyContext>) -> Self {
+        let count = context.members.last_client.fetch_add(1, Ordering::Relaxed);
         Self {
-            members: members.clone(),
-            client: client.wrapping_add(1).max(1),
+            context: context.clone(),
+            client: shared_members::number(context, count.wrapping_add(1)),
             joined: HashMap::new(),
         }
     }
 
     /// Those of a request without a connection of its own: none, and no number is taken.
-    pub(super) fn none(members: &Arc<Members>) -> Self {
+    pub(super) fn none(context: &Arc<IggyContext>) -> Self {
         Self {
-            members: members.clone(),
+            context: context.clone(),
             client: 0,
             joined: HashMap::new(),
         }
@@ -159,7 +166,10 @@ impl Memberships {
     /// Leaves all groups; the connection may join again.
     pub(super) fn leave_all(&mut self) {
         for (group, _) in self.joined.drain() {
-            self.members.leave(group, self.client);
+            self.context.members.leave(group, self.client);
+            if shared_members::is_shared(&self.context) {
+                shared_members::leave_later(&self.context, group, self.client);
+            }
         }
     }
 
@@ -172,13 +182,11 @@ impl Memberships {
         topic: &StreamView,
         group: &TopicGroup,
     ) -> Result<Option<u32>, Status> {
-        let key = GroupKey::of(group);
+        let (_, own) = self.assignment(topic, group)?;
         let turn = self
             .joined
-            .get_mut(&key)
+            .get_mut(&GroupKey::of(group))
             .ok_or(Status::ConsumerGroupMemberNotFound)?;
-        let members = self.members.list(key);
-        let own = assigned(&members, self.client, topic.partitions.len());
         let Some(partition) = own.get(turn.next % own.len().max(1)).copied() else {
             return Ok(None);
         };
@@ -211,8 +219,36 @@ impl Memberships {
         group: &TopicGroup,
     ) -> Result<(u64, Vec<u32>), Status> {
         let partitions = topic.partitions.len();
-        self.members
-            .sync(GroupKey::of(group), self.client, partitions)
+        if shared_members::is_shared(&self.context) {
+            let place = shared_members::place(&self.context, group, self.client)
+                .ok_or(Status::ConsumerGroupMemberNotFound)?;
+            let own = assigned(Some(place), group.members.len(), partitions);
+            return Ok((group.changed, own));
+        }
+        let members = &self.context.members;
+        members.sync(GroupKey::of(group), self.client, partitions)
+    }
+
+    /// The topic of a member's request. A membership that ended with a run of this broker, while the connection went on, begins again.
+    ///
+    /// # Errors
+    /// Those of [`resolve::topic`] and [`find`]; 1.
+    pub(super) async fn topic(
+        &self,
+        path: Path<'_>,
+        group: Identifier<'_>,
+    ) -> Result<Arc<StreamView>, Refused> {
+        let context = &*self.context;
+        let topic = resolve::topic(&context.view.load(), path)?;
+        let found = find(&topic, group)?;
+        let is_lost = shared_members::is_shared(context)
+            && self.joined.contains_key(&GroupKey::of(found))
+            && shared_members::place(context, found, self.client).is_none();
+        if !is_lost {
+            return Ok(topic);
+        }
+        shared_members::join(context, &topic, found, self.client).await?;
+        Ok(resolve::topic(&context.view.load(), path)?)
     }
 
     /// The partition that a member polled last, from 1.
@@ -233,13 +269,21 @@ impl Drop for Memberships {
     }
 }
 
-/// Partitions of a member, from 1, ascending.
-fn assigned(members: &[u32], client: u32, partitions: usize) -> Vec<u32> {
-    let Some(place) = members.iter().position(|member| *member == client) else {
+/// Partitions of the member at a place among so many, from 1, ascending.
+fn assigned(place: Option<usize>, members: usize, partitions: usize) -> Vec<u32> {
+    let Some(place) = place else {
         return Vec::new();
     };
-    let numbers = (place..partitions).step_by(members.len().max(1));
+    let numbers = (place..partitions).step_by(members.max(1));
     numbers.map(|number| number as u32 + 1).collect()
+}
+
+/// Numbers of the connections that are members, each at its broker, in the order of joining.
+fn members(context: &IggyContext, group: &TopicGroup) -> Vec<u32> {
+    if shared_members::is_shared(context) {
+        return group.members.iter().map(|(_, client)| *client).collect();
+    }
+    context.members.list(GroupKey::of(group))
 }
 
 /// The group of a topic.
@@ -272,7 +316,7 @@ pub(super) fn find<'a>(
 /// 3, 41.
 pub(super) fn get(
     context: &IggyContext,
-    caller: Caller<'_>,
+    caller: UserCaller<'_>,
     generation: Generation,
     payload: &[u8],
 ) -> Result<Bytes, Refused> {
@@ -285,14 +329,12 @@ pub(super) fn get(
     let Ok(group) = find(&topic, get.group) else {
         return Ok(done());
     };
-    let members = context.members.list(GroupKey::of(group));
+    let members = members(context, group);
+    let (count, partitions) = (members.len(), topic.partitions.len());
     let mut reply = GroupsReply::new(generation);
-    show(&mut reply, &topic, group, members.len());
-    for member in &members {
-        reply.member(
-            *member,
-            &assigned(&members, *member, topic.partitions.len()),
-        );
+    show(&mut reply, &topic, group, count);
+    for (place, member) in members.into_iter().enumerate() {
+        reply.member(member, &assigned(Some(place), count, partitions));
     }
     Ok(reply.finish())
 }
@@ -303,14 +345,14 @@ pub(super) fn get(
 /// 3; those of [`resolve::topic`].
 pub(super) fn list(
     context: &IggyContext,
-    caller: Caller<'_>,
+    caller: UserCaller<'_>,
     generation: Generation,
     payload: &[u8],
 ) -> Result<Bytes, Refused> {
     let topic = topic(context, caller, &Topic::read(payload, generation)?)?;
     let mut reply = GroupsReply::new(generation);
     for group in &topic.groups {
-        let members = context.members.list(GroupKey::of(group)).len();
+        let members = members(context, group).len();
         show(&mut reply, &topic, group, members);
     }
     Ok(reply.finish())
@@ -320,21 +362,26 @@ pub(super) fn list(
 ///
 /// # Errors
 /// 3; those of [`resolve::topic`] and [`find`]; 1 for a connection that is a member of too many groups.
-pub(super) fn join(
+pub(super) async fn join(
     context: &IggyContext,
-    caller: Caller<'_>,
+    caller: UserCaller<'_>,
     own: &mut Memberships,
     generation: Generation,
     payload: &[u8],
 ) -> Result<Bytes, Refused> {
     let join = Group::read(payload, generation)?;
     let topic = topic(context, caller, &join.topic)?;
-    let key = GroupKey::of(find(&topic, join.group)?);
+    let group = find(&topic, join.group)?;
+    let key = GroupKey::of(group);
     if own.joined.len() >= MOST && !own.joined.contains_key(&key) {
         return Err(Status::Error.into());
     }
-    own.members.join(key, own.client);
+    context.members.join(key, own.client);
+    // Before it is asked for: whatever comes of that, the end of the connection ends it.
     own.joined.entry(key).or_default();
+    if shared_members::is_shared(context) {
+        shared_members::join(context, &topic, group, own.client).await?;
+    }
     Ok(done())
 }
 
@@ -342,9 +389,9 @@ pub(super) fn join(
 ///
 /// # Errors
 /// 3; those of [`resolve::topic`] and [`find`]; 5006.
-pub(super) fn leave(
-    context: &IggyContext,
-    caller: Caller<'_>,
+pub(super) async fn leave(
+    context: &Arc<IggyContext>,
+    caller: UserCaller<'_>,
     own: &mut Memberships,
     generation: Generation,
     payload: &[u8],
@@ -355,7 +402,10 @@ pub(super) fn leave(
     own.joined
         .remove(&key)
         .ok_or(Status::ConsumerGroupMemberNotFound)?;
-    own.members.leave(key, own.client);
+    context.members.leave(key, own.client);
+    if shared_members::is_shared(context) {
+        shared_members::leave(context, key, own.client).await;
+    }
     Ok(done())
 }
 
@@ -363,31 +413,33 @@ pub(super) fn leave(
 ///
 /// # Errors
 /// 3; those of [`resolve::topic`] and [`find`]; 5006.
-pub(super) fn sync(
-    context: &IggyContext,
-    caller: Caller<'_>,
+pub(super) async fn sync(
+    caller: UserCaller<'_>,
     own: &Memberships,
     generation: Generation,
     payload: &[u8],
 ) -> Result<Bytes, Refused> {
     let sync = Group::read(payload, generation)?;
-    let topic = topic(context, caller, &sync.topic)?;
+    let topic = own.topic(path(caller, &sync.topic), sync.group).await?;
     let (round, partitions) = own.assignment(&topic, find(&topic, sync.group)?)?;
     Ok(v2::assignment_reply(round, &partitions))
 }
 
 fn topic(
     context: &IggyContext,
-    caller: Caller<'_>,
+    caller: UserCaller<'_>,
     named: &Topic<'_>,
 ) -> Result<Arc<StreamView>, Status> {
-    let path = Path {
+    resolve::topic(&context.view.load(), path(caller, named))
+}
+
+fn path<'a>(caller: UserCaller<'a>, named: &Topic<'a>) -> Path<'a> {
+    Path {
         stream: named.stream,
         topic: named.topic,
         caller,
         action: UserAction::ReadTopic,
-    };
-    resolve::topic(&context.view.load(), path)
+    }
 }
 
 fn show(reply: &mut GroupsReply, topic: &StreamView, group: &TopicGroup, members: usize) {
@@ -432,11 +484,11 @@ mod tests {
 
     #[test]
     fn partitions_are_dealt_out_in_the_order_of_joining() {
-        assert_eq!(assigned(&[7], 7, 3), [1, 2, 3]);
-        assert_eq!(assigned(&[7, 5], 7, 3), [1, 3]);
-        assert_eq!(assigned(&[7, 5], 5, 3), [2]);
-        assert!(assigned(&[7, 5, 6, 4], 4, 3).is_empty());
-        assert!(assigned(&[7], 5, 3).is_empty());
-        assert!(assigned(&[7], 7, 0).is_empty());
+        assert_eq!(assigned(Some(0), 1, 3), [1, 2, 3]);
+        assert_eq!(assigned(Some(0), 2, 3), [1, 3]);
+        assert_eq!(assigned(Some(1), 2, 3), [2]);
+        assert!(assigned(Some(3), 4, 3).is_empty());
+        assert!(assigned(None, 1, 3).is_empty());
+        assert!(assigned(Some(0), 1, 0).is_empty());
     }
 }

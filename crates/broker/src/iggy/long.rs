@@ -186,7 +186,7 @@ fn unknown(header: &RequestHeader) -> Failure {
 }
 
 /// Whether the client sends the same request again.
-fn is_transient(status: u32) -> bool {
+pub(super) fn is_transient(status: u32) -> bool {
     [Status::TransientNotCommitted, Status::TransientNotAccepted]
         .iter()
         .any(|transient| transient.code() == status)

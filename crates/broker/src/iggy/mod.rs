@@ -5,15 +5,13 @@
 //! * `frames`: requests out of a connection's bytes, with their bounds.
 //! * `connection`: one client from its first byte to its last; login, and which command goes where.
 //! * `long`: requests of v2, with `session` (which were answered) and `producers` (with which its sends are stored once).
-//! * `caller`: whether the user of a session may do what it asks.
 //! * `refused`: statuses of what fails.
 //! * `resolve`: streams, topics and partitions by number or name.
 //! * `quic`: the same over QUIC, with a stream for each request. `http`: the same over HTTP.
-//! * `send`, `poll`, `offsets` (`positions`, `pending`): the commands that move records. `groups`: who reads what. `clients`: who is connected. Every other one is decided by the control plane.
+//! * `send`, `poll`, `offsets` (`positions`): the commands that move records. `groups`: who reads what, `shared_members`: in a cluster. `clients`: who is connected. Every other one is decided by the control plane.
 //!
 //! Requests of a connection are answered in order, one at a time. Foreign words (stream for namespace, topic for stream)
 //! exist only in this folder. Why it is so: `docs/decisions/iggy.md`.
-mod caller;
 mod clients;
 mod connection;
 mod connection_tasks;
@@ -24,7 +22,6 @@ mod http;
 mod listener;
 mod long;
 mod offsets;
-mod pending;
 mod poll;
 mod positions;
 mod producers;
@@ -33,6 +30,7 @@ mod refused;
 mod resolve;
 mod send;
 mod session;
+mod shared_members;
 #[cfg(test)]
 mod tests;
 

@@ -1,11 +1,12 @@
 //! `GET_CONSUMER_OFFSET`, `STORE_CONSUMER_OFFSET`, `DELETE_CONSUMER_OFFSET`.
-use super::caller::Caller;
 use super::connection::done;
 use super::context::IggyContext;
 use super::groups::{self, Memberships};
-use super::positions::{self, Owner};
+use super::positions::Position;
 use super::refused::Refused;
 use super::resolve::{self, Opened, Path};
+use crate::client_requests::{Answered, Question, Start};
+use crate::user_caller::UserCaller;
 use crate::user_rights::UserAction;
 use bascule_wire::iggy::v1::{
     Consumer, ConsumerKind, DeleteOffset, GetOffset, StoreOffset, offset_reply,
@@ -24,7 +25,7 @@ struct Asked<'a> {
 }
 
 impl<'a> Asked<'a> {
-    fn of(place: &GetOffset<'a>, caller: Caller<'a>) -> Self {
+    fn of(place: &GetOffset<'a>, caller: UserCaller<'a>) -> Self {
         Self {
             path: Path {
                 stream: place.stream,
@@ -37,12 +38,8 @@ impl<'a> Asked<'a> {
         }
     }
 
-    /// The partition, and the consumer at it.
-    async fn open(
-        &self,
-        context: &IggyContext,
-        own: &Memberships,
-    ) -> Result<(Opened, Owner), Refused> {
+    /// The partition.
+    async fn open(&self, context: &IggyContext, own: &Memberships) -> Result<Opened, Refused> {
         let number = match (self.number, self.consumer.kind) {
             (Some(number), _) => number,
             (None, ConsumerKind::One) => 1,
@@ -52,8 +49,17 @@ impl<'a> Asked<'a> {
             }
         };
         let opened = resolve::open(context, self.path, |_| Ok(number)).await?;
-        let owner = Owner::of(&opened, &self.consumer)?;
-        Ok((opened, owner))
+        self.at(&opened).check()?;
+        Ok(opened)
+    }
+
+    /// The consumer at it.
+    fn at<'b>(&'b self, opened: &'b Opened) -> Position<'b> {
+        Position {
+            opened,
+            caller: self.path.caller,
+            consumer: self.consumer,
+        }
     }
 }
 
@@ -63,24 +69,24 @@ impl<'a> Asked<'a> {
 /// 3; 1 when positions cannot be read.
 pub(super) async fn get(
     context: &IggyContext,
-    caller: Caller<'_>,
+    caller: UserCaller<'_>,
     own: &Memberships,
     generation: Generation,
     payload: &[u8],
 ) -> Result<Bytes, Refused> {
     let get = GetOffset::read(payload, generation)?;
     let asked = Asked::of(&get, caller);
-    let (opened, owner) = match asked.open(context, own).await {
+    let opened = match asked.open(context, own).await {
         Ok(opened) => opened,
         Err(refused) if is_absent(refused) => return Ok(done()),
         Err(refused) => return Err(refused),
     };
-    let Some(stored) = positions::find(context, &owner).await? else {
+    let Some(stored) = asked.at(&opened).find(context).await? else {
         return Ok(done());
     };
-    let newest = newest(&opened);
+    let newest = newest(context, caller, &opened).await?;
     Ok(Bytes::copy_from_slice(&offset_reply(
-        opened.partition.identity().number + 1,
+        opened.number + 1,
         newest,
         stored,
         generation,
@@ -93,23 +99,19 @@ pub(super) async fn get(
 /// 3; those of [`resolve::open`]; 4100 above the newest offset; 1.
 pub(super) async fn store(
     context: &Arc<IggyContext>,
-    caller: Caller<'_>,
+    caller: UserCaller<'_>,
     own: &Memberships,
     generation: Generation,
     payload: &[u8],
 ) -> Result<Bytes, Refused> {
     let store = StoreOffset::read(payload, generation)?;
-    let (opened, owner) = Asked::of(&store.position, caller)
-        .open(context, own)
-        .await?;
-    if store.offset > newest(&opened) {
+    let asked = Asked::of(&store.position, caller);
+    let opened = asked.open(context, own).await?;
+    if store.offset > newest(context, caller, &opened).await? {
         return Err(Status::InvalidOffset.into());
     }
-    if store.waits {
-        positions::store(context, &owner, store.offset).await?;
-    } else {
-        positions::store_soon(context, &owner, store.offset).await?;
-    }
+    let position = asked.at(&opened);
+    position.store(context, store.offset, store.waits).await?;
     Ok(done())
 }
 
@@ -119,24 +121,39 @@ pub(super) async fn store(
 /// 3; those of [`resolve::open`]; 3021 when nothing is stored; 1.
 pub(super) async fn delete(
     context: &IggyContext,
-    caller: Caller<'_>,
+    caller: UserCaller<'_>,
     own: &Memberships,
     generation: Generation,
     payload: &[u8],
 ) -> Result<Bytes, Refused> {
     let delete = DeleteOffset::read(payload, generation)?;
-    let (_, owner) = Asked::of(&delete.position, caller)
-        .open(context, own)
-        .await?;
-    if positions::delete(context, &owner).await? {
+    let asked = Asked::of(&delete.position, caller);
+    let opened = asked.open(context, own).await?;
+    if asked.at(&opened).delete(context).await? {
         return Ok(done());
     }
     Err(Status::ConsumerOffsetNotFound.into())
 }
 
 /// Offset of the newest committed record, 0 when there is none.
-fn newest(opened: &Opened) -> u64 {
-    opened.partition.reader().high_watermark().saturating_sub(1)
+async fn newest(
+    context: &IggyContext,
+    caller: UserCaller<'_>,
+    opened: &Opened,
+) -> Result<u64, Refused> {
+    if let Some(here) = opened.readable() {
+        return Ok(here.reader().high_watermark().saturating_sub(1));
+    }
+    let nothing = Question::Read {
+        start: Start::First,
+        count: 0,
+        bytes: 0,
+    };
+    let asked = opened.asked(caller, nothing);
+    match resolve::ask(context, &opened.destination, asked).await? {
+        Answered::Read { end, .. } => Ok(end.saturating_sub(1)),
+        _ => Err(Status::Error.into()),
+    }
 }
 
 fn is_absent(refused: Refused) -> bool {

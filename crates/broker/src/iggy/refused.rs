@@ -40,12 +40,15 @@ impl From<Rejection> for Refused {
 /// The status of an append that v2 can repeat: its client sends the same request again, for up to 30 s.
 pub(super) fn repeatable(error: &AppendError) -> Status {
     match error {
-        AppendError::Busy | AppendError::NoDescriptor | AppendError::TooFewReplicas { .. } => {
-            Status::TransientNotAccepted
-        }
-        AppendError::Closed | AppendError::NotLeader | AppendError::Storage(_) => {
-            Status::TransientNotCommitted
-        }
+        AppendError::Busy
+        | AppendError::NoDescriptor
+        | AppendError::TooFewReplicas { .. }
+        | AppendError::Unreachable(_) => Status::TransientNotAccepted,
+        AppendError::Closed
+        | AppendError::NotLeader
+        | AppendError::LeaderChanged
+        | AppendError::Unknown(_)
+        | AppendError::Storage(_) => Status::TransientNotCommitted,
         _ => Status::CannotAppendMessage,
     }
 }

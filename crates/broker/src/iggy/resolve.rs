@@ -1,15 +1,18 @@
 //! Streams, topics and partitions of requests: by number or name, and open here.
-use super::caller::Caller;
 use super::context::IggyContext;
 use super::refused::Refused;
+use crate::client_requests::{Answered, Asked, PATIENCE, Question, Unanswered};
+use crate::forward::Destination;
 use crate::names::{DEFAULT_NAMESPACE, is_internal};
 use crate::partition::Partition;
 use crate::resume::{RESUMES, resume};
+use crate::user_caller::UserCaller;
 use crate::user_rights::UserAction;
-use crate::view::{StreamView, View};
+use crate::view::{PartitionView, StreamView, View};
 use bascule_wire::iggy::Status;
 use bascule_wire::iggy::v1::Identifier;
 use std::sync::Arc;
+use tokio::time::Instant;
 
 /// The stream that the namespace `default` is shown as: the last number.
 const DEFAULT_NUMBER: u32 = u32::MAX;
@@ -27,7 +30,7 @@ pub(super) fn stream_number(id: u64) -> u32 {
 pub(super) struct Path<'a> {
     pub(super) stream: Identifier<'a>,
     pub(super) topic: Identifier<'a>,
-    pub(super) caller: Caller<'a>,
+    pub(super) caller: UserCaller<'a>,
     pub(super) action: UserAction,
 }
 
@@ -42,13 +45,71 @@ impl Path<'_> {
     }
 }
 
-/// A partition that is open here, of a topic.
+/// A partition of a topic, here or wherever it is led.
 #[derive(Debug)]
 pub(super) struct Opened {
     /// Number of its namespace, 0-based.
     pub(super) namespace: u64,
     pub(super) topic: Arc<StreamView>,
-    pub(super) partition: Partition,
+    /// Its number, 0-based.
+    pub(super) number: u32,
+    pub(super) incarnation: u64,
+    /// As it is open on this broker, if it is.
+    pub(super) handle: Option<Partition>,
+    pub(super) destination: Destination,
+}
+
+impl Opened {
+    /// The partition, if this broker leads it and may show what it has.
+    pub(super) fn readable(&self) -> Option<&Partition> {
+        self.destination.here().filter(|here| here.may_read())
+    }
+
+    /// What `caller` asks of it.
+    pub(super) fn asked(&self, caller: UserCaller<'_>, question: Question) -> Asked {
+        let address = caller.peer.address.map(|address| address.to_string());
+        Asked {
+            user: caller.user,
+            address: address.unwrap_or_default(),
+            namespace: self.topic.namespace.clone(),
+            stream: self.topic.name.clone(),
+            ids: (self.namespace, self.topic.id),
+            partition: self.number,
+            incarnation: self.incarnation,
+            leader_epoch: 0,
+            deadline_ms: 0,
+            question,
+        }
+    }
+}
+
+/// Has something carried out by whoever leads a partition.
+///
+/// # Errors
+/// 5 for one that another broker leads that cannot be asked; 3007 for one that is gone; 58 when nobody leads it in time.
+pub(super) async fn ask(
+    context: &IggyContext,
+    destination: &Destination,
+    asked: Asked,
+) -> Result<Answered, Refused> {
+    let requests = &context.requests;
+    if let Some(here) = destination.here().filter(|here| here.may_read()) {
+        let answered = requests.server().carry_out(here, &asked).await;
+        if answered != Answered::Later {
+            return Ok(answered);
+        }
+    }
+    let Some(target) = destination.target() else {
+        return Err(Status::FeatureUnavailable.into());
+    };
+    let answered = requests
+        .ask(target, asked, Instant::now() + PATIENCE)
+        .await
+        .map_err(|unanswered| match unanswered {
+            Unanswered::Gone => Status::PartitionNotFound,
+            Unanswered::Late => Status::TransientNotAccepted,
+        })?;
+    Ok(answered)
 }
 
 /// The namespace that a stream is.
@@ -95,10 +156,10 @@ pub(super) fn topic(view: &View, path: Path<'_>) -> Result<Arc<StreamView>, Stat
     Ok(found.clone())
 }
 
-/// The partition of a topic that `choose` names by its number from 1, open here; resumed when it is paused.
+/// The partition of a topic that `choose` names by its number from 1; resumed when it is paused.
 ///
 /// # Errors
-/// As [`topic`]; 3007 and 3008; 5 for a partition that another broker leads; 1 for one that does not open.
+/// As [`topic`]; 3007 and 3008; without other brokers 1 for one that is not open.
 pub(super) async fn open(
     context: &IggyContext,
     path: Path<'_>,
@@ -118,18 +179,35 @@ pub(super) async fn open(
             return Err(Status::PartitionNotFound.into());
         };
         if !partition.paused && !topic.wakes_on_publish() {
-            if partition.leader != context.broker_id {
-                return Err(Status::FeatureUnavailable.into());
-            }
-            let partition = partition.handle.clone().ok_or(Status::Error)?;
+            let destination = find(context, &topic, partition)?;
             return Ok(Opened {
                 namespace,
-                topic,
-                partition,
+                number: partition.number,
+                incarnation: partition.incarnation,
+                handle: partition.handle.clone(),
+                destination,
+                topic: topic.clone(),
             });
         }
         let events = &context.listener.events;
         resume(events, (&topic.namespace, &topic.name), number, None).await?;
     }
     Err(Status::Error.into())
+}
+
+/// Where a partition that is not paused is led.
+///
+/// # Errors
+/// Without other brokers 5 for one that another one leads, 1 for one that is not open.
+pub(super) fn find(
+    context: &IggyContext,
+    stream: &StreamView,
+    partition: &PartitionView,
+) -> Result<Destination, Status> {
+    let found = Destination::find(context.requests.forwarder(), stream, partition);
+    found.ok_or(if partition.leader == context.broker_id {
+        Status::Error
+    } else {
+        Status::FeatureUnavailable
+    })
 }

@@ -1,14 +1,17 @@
 //! `SEND_MESSAGES` and `FLUSH_UNSAVED_BUFFER`.
-use super::caller::Caller;
 use super::connection::done;
 use super::context::IggyContext;
 use super::refused::{Refused, repeatable};
 use super::resolve::{self, Opened, Path};
 use super::session::Session;
+use crate::client_requests::{Answered, Question};
 use crate::clock::now_ns;
+use crate::forward::Lanes;
 use crate::partition::{
     AckLevel, Append, AppendError, Committed, Partition, Payload, count_publish_errors,
 };
+use crate::tls::Peer;
+use crate::user_caller::UserCaller;
 use crate::user_rights::UserAction;
 use crate::view::StreamView;
 use bascule_record::{
@@ -36,7 +39,7 @@ const WHOLE: BatchLimits = BatchLimits {
 /// stored, or when it is not known; of v2 57 when it is not known, 58 when a repetition may succeed.
 pub(super) async fn send(
     context: &Arc<IggyContext>,
-    caller: Caller<'_>,
+    caller: UserCaller<'_>,
     generation: Generation,
     session: Option<(&mut Session, u64)>,
     payload: &[u8],
@@ -44,10 +47,11 @@ pub(super) async fn send(
     let send = Send::read(payload, generation).map_err(|error| error.status())?;
     let opened = find(context, caller, generation, &send).await?;
     let Some((session, request)) = session else {
-        let committed = append(context, &opened.partition, &send, None).await?;
+        let committed = append_without_session(context, caller, &opened, &send).await?;
         return committed.map(|_| done()).map_err(Refused::from);
     };
-    let base_offset = append_once(context, &opened.partition, &send, session, request).await?;
+    let place = (caller, &opened);
+    let base_offset = append_once(context, place, &send, session, request).await?;
     let sent = Sent::of(&opened, base_offset);
     Ok(v2::confirmation_reply(
         sent.stream,
@@ -73,7 +77,7 @@ impl Sent {
         Self {
             stream: resolve::stream_number(opened.namespace),
             topic: number(opened.topic.id),
-            partition: number(opened.partition.identity().number.into()),
+            partition: number(opened.number.into()),
             base_offset,
         }
     }
@@ -85,13 +89,13 @@ impl Sent {
 /// As [`send`]; 57 and 58 as in v2, though a repetition is stored again.
 pub(super) async fn store(
     context: &Arc<IggyContext>,
-    caller: Caller<'_>,
+    caller: UserCaller<'_>,
     generation: Generation,
     payload: &[u8],
 ) -> Result<Sent, Refused> {
     let send = Send::read(payload, generation).map_err(|error| error.status())?;
     let opened = find(context, caller, generation, &send).await?;
-    let committed = append(context, &opened.partition, &send, None).await?;
+    let committed = append_without_session(context, caller, &opened, &send).await?;
     let committed = committed.map_err(|error| Refused::from(repeatable(&error)))?;
     Ok(Sent::of(&opened, committed.base_offset))
 }
@@ -99,7 +103,7 @@ pub(super) async fn store(
 /// The partition that a send goes to.
 async fn find(
     context: &IggyContext,
-    caller: Caller<'_>,
+    caller: UserCaller<'_>,
     generation: Generation,
     send: &Send<'_>,
 ) -> Result<Opened, Refused> {
@@ -116,12 +120,12 @@ async fn find(
 /// Appends a send of a session, once however often it is repeated; returns the offset of its first message.
 async fn append_once(
     context: &Arc<IggyContext>,
-    partition: &Partition,
+    (caller, opened): (UserCaller<'_>, &Opened),
     send: &Send<'_>,
     session: &mut Session,
     request: u64,
 ) -> Result<u64, Refused> {
-    let (producers, incarnation) = (&context.producers, partition.identity().incarnation);
+    let (producers, incarnation) = (&context.producers, opened.incarnation);
     let repeated = session.take_unknown(request);
     let repeated = repeated.filter(|lease| lease.is_of(incarnation));
     let is_repeated = repeated.is_some();
@@ -131,7 +135,7 @@ async fn append_once(
         let may_try_another = !is_repeated && !lease.is_new();
         // Until its outcome is known, also when the connection ends meanwhile.
         session.keep_unknown(request, lease);
-        let outcome = append(context, partition, send, Some(producer)).await;
+        let outcome = append(context, caller, opened, send, Some(producer)).await;
         let Some(kept) = session.take_unknown(request) else {
             return Err(Status::Error.into());
         };
@@ -161,18 +165,47 @@ async fn append_once(
     }
 }
 
-/// Appends the messages as one batch.
+/// Appends a send without a session. With other brokers it has a producer, so that this broker may hand it to the next leader although
+/// one has not answered; a producer whose send has no known outcome is never used again.
+async fn append_without_session(
+    context: &Arc<IggyContext>,
+    caller: UserCaller<'_>,
+    opened: &Opened,
+    send: &Send<'_>,
+) -> Result<Result<Committed, AppendError>, Refused> {
+    if !context.requests.forwarder().is_connected() {
+        return append(context, caller, opened, send, None).await;
+    }
+    let producers = &context.producers;
+    let mut lease = producers.take(opened.incarnation);
+    loop {
+        let producer = lease.producer();
+        let outcome = append(context, caller, opened, send, Some(producer)).await?;
+        match &outcome {
+            Ok(committed) => producers.give_back(lease, committed.count),
+            Err(AppendError::Sequence(_)) if !lease.is_new() => {
+                lease = producers.create(opened.incarnation);
+                continue;
+            }
+            Err(_) => {}
+        }
+        return Ok(outcome);
+    }
+}
+
+/// Appends the messages as one batch, wherever the partition is led.
 ///
 /// # Errors
 /// The outer one: nothing was stored, and never will be.
 async fn append(
     context: &Arc<IggyContext>,
-    partition: &Partition,
+    caller: UserCaller<'_>,
+    opened: &Opened,
     send: &Send<'_>,
     producer: Option<Producer>,
 ) -> Result<Result<Committed, AppendError>, Refused> {
     let records = send.messages.count();
-    let batch = seal(send, partition, producer)?;
+    let batch = seal(send, opened, producer)?;
     let (outcome, committed) = oneshot::channel();
     let counted = context.clone();
     let append = Append {
@@ -186,7 +219,13 @@ async fn append(
             let _ = outcome.send(result);
         }),
     };
-    partition.append(append).await;
+    let forwarder = context.requests.forwarder();
+    let peer = Peer {
+        address: caller.peer.address,
+        identity: Some(caller.rights.principal.clone()),
+    };
+    let mut lanes = Lanes::of_user(forwarder, &peer, caller.user);
+    lanes.append(&opened.destination, append, None).await;
     let committed = committed.await.unwrap_or(Err(AppendError::Closed));
     if let Ok(committed) = &committed
         && let Some(rejected) = committed.rejected.first()
@@ -202,7 +241,7 @@ async fn append(
 /// As [`resolve::open`]; 3.
 pub(super) async fn flush(
     context: &IggyContext,
-    caller: Caller<'_>,
+    caller: UserCaller<'_>,
     generation: Generation,
     payload: &[u8],
 ) -> Result<Bytes, Refused> {
@@ -215,8 +254,11 @@ pub(super) async fn flush(
     };
     let number = flush.partition.map_or(1, NonZeroU32::get);
     let opened = resolve::open(context, path, |_| Ok(number)).await?;
-    opened.partition.flush(true).await;
-    Ok(done())
+    let asked = opened.asked(caller, Question::Flush);
+    match resolve::ask(context, &opened.destination, asked).await? {
+        Answered::Flushed => Ok(done()),
+        _ => Err(Status::Error.into()),
+    }
 }
 
 /// The turn of a balanced send; taken once, also when the partition has to be resumed first.
@@ -251,7 +293,7 @@ fn nanos(micros: u64) -> Option<i64> {
 
 fn seal(
     send: &Send<'_>,
-    partition: &Partition,
+    opened: &Opened,
     producer: Option<Producer>,
 ) -> Result<SealedBatch, Status> {
     let key = match send.partitioning {
@@ -259,7 +301,11 @@ fn seal(
         Partitioning::Balanced | Partitioning::Partition(_) => None,
     };
     let mut builder = BatchBuilder::new(BatchLimits {
-        record_bytes: partition.max_record_bytes(),
+        // What is not open here is checked by its leader.
+        record_bytes: opened
+            .handle
+            .as_ref()
+            .map_or(usize::MAX, Partition::max_record_bytes),
         ..WHOLE
     });
     let timestamp = now_ns();
@@ -280,8 +326,8 @@ fn seal(
             .push(&record)
             .map_err(|_| Status::TooBigMessagePayload)?;
     }
-    let subject = partition.identity().subject.as_str();
+    let subject = opened.topic.partition_subject(opened.number);
     builder
-        .seal(Codec::None, producer, Some(subject))
+        .seal(Codec::None, producer, Some(&subject))
         .ok_or(Status::InvalidMessagesCount)
 }

@@ -111,6 +111,11 @@ impl Brokers {
         &self.own.name
     }
 
+    /// The number of this broker.
+    pub(crate) fn own_number(&self) -> u64 {
+        self.own.raft_id
+    }
+
     /// The name of the broker with this number; empty = no such broker is known.
     pub(crate) fn name(&self, raft_id: u64) -> &str {
         if raft_id == self.own.raft_id {

@@ -55,7 +55,7 @@ impl Way {
         let (mut reading, writing) = tokio::io::split(stream);
         let (frames, incoming) = mpsc::channel(1);
         let most = match purpose {
-            Purpose::Records => DATA_BYTES,
+            Purpose::Records | Purpose::Reads => DATA_BYTES,
             Purpose::Control | Purpose::Publishes => CONTROL_BYTES,
         };
         let reader = tokio::spawn(async move {

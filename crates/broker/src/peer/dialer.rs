@@ -7,7 +7,7 @@ use crate::clock::now_ns;
 use crate::consensus::network::{Kind, Transport};
 use crate::events::{Events, Level};
 use crate::tls::PeerTls;
-use bascule_wire::peer::frame::GREETING_BYTES;
+use bascule_wire::peer::frame::{CONTROL_BYTES, DATA_BYTES, GREETING_BYTES};
 use bascule_wire::peer::{Frame, FrameType, HelloAnswer, Purpose};
 use bytes::Bytes;
 use futures_util::future::{BoxFuture, FutureExt};
@@ -40,12 +40,23 @@ pub struct Dialer {
 impl Dialer {
     /// Begins to dial. `tls`: `None` = over loopback only. Call inside the runtime.
     pub fn start(brokers: Arc<Brokers>, tls: Option<&Arc<PeerTls>>, events: &Arc<Events>) -> Self {
+        Self::start_for(Purpose::Control, brokers, tls, events)
+    }
+
+    /// The same for connections of another purpose, which nothing is reported of: the one for control is.
+    pub(crate) fn start_for(
+        purpose: Purpose,
+        brokers: Arc<Brokers>,
+        tls: Option<&Arc<PeerTls>>,
+        events: &Arc<Events>,
+    ) -> Self {
         let dial = |(&id, other): (&u64, &Broker)| {
             let (state, receiver) = watch::channel(Err("it was not dialled yet".into()));
             let task = Dialling {
                 brokers: brokers.clone(),
                 tls: tls.cloned(),
                 events: events.clone(),
+                purpose,
                 id,
                 other: other.clone(),
                 state,
@@ -127,6 +138,7 @@ struct Dialling {
     brokers: Arc<Brokers>,
     tls: Option<Arc<PeerTls>>,
     events: Arc<Events>,
+    purpose: Purpose,
     id: u64,
     other: Broker,
     state: watch::Sender<State>,
@@ -157,10 +169,12 @@ impl Dialling {
         &self,
     ) -> Result<(Link, impl Future<Output = PeerError> + Send + 'static), PeerError> {
         let tls = self.tls.as_deref();
-        let (stream, answer) =
-            dial(&self.brokers, self.id, &self.other, Purpose::Control, tls).await?;
-        self.report_clock(answer.time_ns);
-        Ok(Link::new(stream))
+        let (stream, answer) = dial(&self.brokers, self.id, &self.other, self.purpose, tls).await?;
+        if self.purpose == Purpose::Control {
+            self.report_clock(answer.time_ns);
+            return Ok(Link::new(stream, CONTROL_BYTES));
+        }
+        Ok(Link::new(stream, DATA_BYTES))
     }
 
     fn fail(&self, why: Arc<str>) {
@@ -181,6 +195,9 @@ impl Dialling {
     }
 
     fn report_connected(&self) {
+        if self.purpose != Purpose::Control {
+            return;
+        }
         let (name, address) = (&self.other.name, &self.other.address);
         let fields = serde_json::json!({"broker": name, "address": address});
         let text = format!("broker {name:?} at {address} is connected");
@@ -195,7 +212,8 @@ impl Dialling {
             before.as_ref().err() != Some(&why)
         };
         self.fail(why.clone());
-        if is_new {
+        // Of the others the one for control tells.
+        if is_new && self.purpose == Purpose::Control {
             let (name, address) = (&self.other.name, &self.other.address);
             let fields =
                 serde_json::json!({"broker": name, "address": address, "reason": failed.reason()});

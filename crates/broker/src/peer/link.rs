@@ -53,13 +53,15 @@ pub(super) fn type_of(kind: Kind) -> FrameType {
         Kind::Snapshot => FrameType::Snapshot,
         Kind::Heartbeat => FrameType::Heartbeat,
         Kind::Range => FrameType::Range,
+        Kind::ClientRequest => FrameType::ClientRequest,
     }
 }
 
 impl Link {
-    /// A link over a stream behind its handshake, and what runs it until the connection ends.
+    /// A link over a stream behind its handshake, whose answers have at most `most` bytes, and what runs it until the connection ends.
     pub fn new(
         stream: Box<dyn ByteStream>,
+        most: usize,
     ) -> (Self, impl Future<Output = PeerError> + Send + 'static) {
         let (frames, outgoing) = mpsc::channel(OUTSTANDING);
         let waiting = Arc::<Mutex<Waiting>>::default();
@@ -70,7 +72,7 @@ impl Link {
         let (reading, writing) = tokio::io::split(stream);
         let run = async move {
             let ended = tokio::select! {
-                ended = read(reading, &waiting) => ended,
+                ended = read(reading, most, &waiting) => ended,
                 ended = write(writing, outgoing) => ended,
             };
             let mut waiting = waiting.lock();
@@ -142,9 +144,13 @@ async fn write(
     ended().into()
 }
 
-async fn read(mut stream: ReadHalf<Box<dyn ByteStream>>, waiting: &Mutex<Waiting>) -> PeerError {
+async fn read(
+    mut stream: ReadHalf<Box<dyn ByteStream>>,
+    most: usize,
+    waiting: &Mutex<Waiting>,
+) -> PeerError {
     loop {
-        let mut frame = std::pin::pin!(read_frame(&mut stream, CONTROL_BYTES));
+        let mut frame = std::pin::pin!(read_frame(&mut stream, most));
         let read = loop {
             match tokio::time::timeout(STALL, &mut frame).await {
                 Ok(read) => break read,

@@ -219,7 +219,9 @@ impl Shared {
                 let serve = tokio::spawn(async move {
                     let served = match purpose {
                         Purpose::Publishes => shared.serve_publishes(stream).await,
-                        Purpose::Control | Purpose::Records => shared.serve(stream, from).await,
+                        Purpose::Control | Purpose::Records | Purpose::Reads => {
+                            shared.serve(stream, from).await
+                        }
                     };
                     if let Err(error) = served {
                         shared.refuse(address, &error);
@@ -443,6 +445,7 @@ fn request_of(kind: FrameType) -> Option<(Kind, FrameType)> {
         FrameType::Snapshot => Kind::Snapshot,
         FrameType::Heartbeat => Kind::Heartbeat,
         FrameType::Range => Kind::Range,
+        FrameType::ClientRequest => Kind::ClientRequest,
         _ => return None,
     };
     Some((asked, kind.answer()?))

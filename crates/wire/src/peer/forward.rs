@@ -60,6 +60,9 @@ pub struct Forward {
     /// Records in the body, at most [`FORWARD_RECORDS`]; 0 = the body is a sealed batch.
     #[prost(uint32, tag = "112")]
     pub records: u32,
+    /// Id of the user whose rights allow it; absent = the policy allows it by the name.
+    #[prost(uint64, optional, tag = "113")]
+    pub user: Option<u64>,
 }
 
 /// An idempotent producer.

@@ -77,11 +77,15 @@ pub enum FrameType {
     Range = 27,
     /// The answer.
     RangeAnswer = 28,
+    /// A client's read, or a position that it stores, for the leader.
+    ClientRequest = 29,
+    /// The answer.
+    ClientAnswer = 30,
 }
 
 impl FrameType {
     /// All of them, by number.
-    pub const ALL: [Self; 24] = [
+    pub const ALL: [Self; 26] = [
         Self::Fetch,
         Self::FetchAnswer,
         Self::Join,
@@ -106,6 +110,8 @@ impl FrameType {
         Self::ForwardAnswer,
         Self::Range,
         Self::RangeAnswer,
+        Self::ClientRequest,
+        Self::ClientAnswer,
     ];
 
     /// The type with this number, if it is spoken.
@@ -128,6 +134,7 @@ impl FrameType {
             Self::Heartbeat => Some(Self::HeartbeatAnswer),
             Self::Forward => Some(Self::ForwardAnswer),
             Self::Range => Some(Self::RangeAnswer),
+            Self::ClientRequest => Some(Self::ClientAnswer),
             Self::FetchAnswer
             | Self::JoinAnswer
             | Self::PositionAnswer
@@ -139,7 +146,8 @@ impl FrameType {
             | Self::SnapshotAnswer
             | Self::HeartbeatAnswer
             | Self::ForwardAnswer
-            | Self::RangeAnswer => None,
+            | Self::RangeAnswer
+            | Self::ClientAnswer => None,
         }
     }
 }

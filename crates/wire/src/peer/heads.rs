@@ -115,6 +115,8 @@ pub enum Purpose {
     Records = 1,
     /// Publishes of clients, for the leader.
     Publishes = 2,
+    /// Reads of clients and their positions, for the leader.
+    Reads = 3,
 }
 
 /// Type 11, `ServerInfoResponse`: who was dialled, or why it refuses. The connection ends after a refusal.
@@ -250,7 +252,7 @@ impl Hello {
             return invalid("the oldest version is newer than the newest");
         }
         if Purpose::try_from(hello.purpose).is_err() {
-            return invalid("a connection is for control, records or publishes");
+            return invalid("a connection is for control, records, publishes or reads");
         }
         if (hello.receiver_boot_epoch == 0) != (hello.receiver_nonce == 0) {
             return invalid("a boot epoch comes with the nonce it was registered under");
@@ -275,7 +277,7 @@ impl HelloAnswer {
 }
 
 impl RaftHead {
-    /// Reads the head of a frame of types 6 to 9, 15 to 24, 27 and 28.
+    /// Reads the head of a frame of types 6 to 9, 15 to 24, and 27 to 30.
     ///
     /// # Errors
     /// [`FrameError::Type`], [`FrameError::Field`].

@@ -8,8 +8,8 @@ use super::routes::{Answering, Route};
 use super::tokens::{Bearer, Known};
 use crate::admission::{Identity, PATIENCE, charge};
 use crate::events;
-use crate::iggy::caller::Caller;
 use crate::tls::Peer;
+use crate::user_caller::UserCaller;
 use bascule_wire::iggy::Status;
 use bytes::{Bytes, BytesMut};
 use http::header::{ALLOW, AUTHORIZATION, CONNECTION, HeaderMap, HeaderValue, ORIGIN};
@@ -132,7 +132,8 @@ impl Client {
             let answering = Answering {
                 context,
                 identity: &self.identity,
-                caller: Caller {
+                caller: UserCaller {
+                    user: session.user,
                     rights: &rights,
                     access: &context.access,
                     peer: &self.peer,

@@ -6,10 +6,10 @@ use super::problem::{JSON, Problem, Reply, empty, json, reply};
 use super::sending;
 use super::showing::{Connected, Fields, Group, Offset};
 use crate::admission::Identity;
-use crate::iggy::caller::Caller;
 use crate::iggy::context::IggyContext;
 use crate::iggy::groups::{self, Memberships};
 use crate::iggy::{clients, offsets, poll, send};
+use crate::user_caller::UserCaller;
 use crate::user_rights::UserAction;
 use bascule_wire::iggy::{Generation, REPLY_HEAD_BYTES, Status};
 use bytes::{BufMut, Bytes};
@@ -96,7 +96,7 @@ struct Store {
 pub(super) struct Answering<'a> {
     pub(super) context: &'a Arc<IggyContext>,
     pub(super) identity: &'a Identity,
-    pub(super) caller: Caller<'a>,
+    pub(super) caller: UserCaller<'a>,
     pub(super) session: Session,
 }
 
@@ -129,7 +129,7 @@ impl Answering<'_> {
 
     /// No connection of HTTP is a member of a group.
     fn no_groups(&self) -> Memberships {
-        Memberships::none(&self.context.members)
+        Memberships::none(self.context)
     }
 
     async fn send(&self, topic: Topic<'_>, query: &Query, body: &[u8]) -> Result<Reply, Problem> {

@@ -96,7 +96,8 @@ impl Answer for Echo {
                 | Kind::Propagate
                 | Kind::Snapshot
                 | Kind::Heartbeat
-                | Kind::Range => std::future::pending().await,
+                | Kind::Range
+                | Kind::ClientRequest => std::future::pending().await,
             }
         }
         .boxed()
