@@ -116,9 +116,13 @@ def check_cluster(settings: "Settings") -> None:
         raise ValueError(
             f"broker.broker_id {shown}, and cluster.peers names {', '.join(sorted(peers))}: set one of them"
         )
+    if settings.iggy.address is not None and settings.iggy.root_password_file is None:
+        raise ValueError(
+            "iggy.listen with several brokers needs iggy.root_password_file: give all of them the same password of the"
+            " first user"
+        )
     wrong = {
         "activity.enabled": ("false", settings.activity.enabled),
-        "iggy.listen": ("off", settings.iggy.address is not None),
         "streams.encryption": ("false", settings.streams.encryption),
         "streams.min_isr": ("1", settings.streams.min_isr > 1),
     }

@@ -48,9 +48,20 @@ SERVED: Final = frozenset(
         "admin/CheckCreateStream",
         "admin/TrimPartition",
         "admin/PurgeStream",
+        "admin/FetchUsers",
+        "admin/CreateUser",
+        "admin/DeleteUser",
+        "admin/SetUserPassword",
+        "admin/SetUserStatus",
+        "admin/SetUserRights",
+        "admin/CreateUserToken",
+        "admin/DeleteUserToken",
     }
 )
 """Methods of the control plane that are safe with several brokers; the others are refused by name."""
+
+SERVED_PROTOCOLS: Final = ("iggy/", "iggy0/", "iggy2/", "iggyhttp/", "iggygroups/")
+"""Prefixes of methods that are all safe: what is not refuses itself."""
 
 
 _CHANGES: Final = {"fenced": (30, "a broker is fenced"), "confirmed": (20, "a broker is live")}
@@ -125,7 +136,12 @@ class Cluster:
 
 def refuse_unsafe(handlers: Mapping[str, Handler]) -> dict[str, Handler]:
     """The handlers of a broker of a cluster: those of other methods than `SERVED` refuse by name."""
-    return {name: handler if name in SERVED else _refused(name) for name, handler in handlers.items()}
+    return {name: handler if is_served(name) else _refused(name) for name, handler in handlers.items()}
+
+
+def is_served(name: str) -> bool:
+    """Whether a method is safe with several brokers."""
+    return name in SERVED or name.startswith(SERVED_PROTOCOLS)
 
 
 def _refused(name: str) -> Handler:

@@ -28,7 +28,7 @@ settings = config.load(None, json.loads(sys.argv[1]), {})
 logs.configure("debug", "json")
 def on_ready(broker):
     text = json.dumps({"address": broker.address, "nats_url": broker.nats_url, "nats_pid": broker.nats_pid,
-        "http_address": broker.http_address})
+        "http_address": broker.http_address, "iggy_address": broker.iggy_address})
     Path(sys.argv[2] + ".new").write_text(text)
     os.replace(sys.argv[2] + ".new", sys.argv[2])
 try:

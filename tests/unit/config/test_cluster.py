@@ -62,7 +62,7 @@ def test_off_loopback_brokers_have_certificates() -> None:
         ({"cluster__peer_listen": "nowhere"}, "not an address that other brokers can dial"),
         ({"cluster__peers": {}, "cluster__peer_listen": "127.0.0.1:1"}, "have no effect without cluster.peers"),
         ({"activity__enabled": True}, "activity.enabled is not available with several brokers yet: set it to false"),
-        ({"iggy__listen": "127.0.0.1:0"}, "iggy.listen is not available with several brokers yet: set it to off"),
+        ({"iggy__listen": "127.0.0.1:0"}, "iggy.listen with several brokers needs iggy.root_password_file"),
         ({"streams__encryption": True}, "streams.encryption is not available with several brokers yet"),
         ({"streams__min_isr": 2}, "streams.min_isr is not available with several brokers yet: set it to 1"),
     ],

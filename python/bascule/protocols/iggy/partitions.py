@@ -60,7 +60,10 @@ class PartitionCommands:
         if not 0 <= number < len(topic.partitions):
             text = f"topic {topic.name!r} has no partition {shown(asked.partition)}: it has {len(topic.partitions)}"
             raise IggyError(IggyStatus.PARTITION_NOT_FOUND, text)
-        incarnation = topic.partitions[number].incarnation
+        incarnation, leader = topic.partitions[number].incarnation, topic.partitions[number].leader
+        if leader != self._controller.broker_id:
+            text = f"only its leader, broker {leader!r}, knows the segments of the partition: ask that one"
+            raise IggyError(IggyStatus.FEATURE_UNAVAILABLE, text)
         known = self._controller.status([incarnation]).get(incarnation)
         committed = known.high_watermark if known is not None else 0
         starts = [each for each in self._controller.segment_starts(incarnation) if each <= committed]

@@ -16,6 +16,7 @@ from bascule.protocols.iggy.groups import GroupCommands
 from bascule.protocols.iggy.http import HttpService
 from bascule.protocols.iggy.logins import Logins
 from bascule.protocols.iggy.machine import Machine
+from bascule.protocols.iggy.members import MemberRequests
 from bascule.protocols.iggy.numbering import FirstNumber, counting_from
 from bascule.protocols.iggy.partitions import PartitionCommands
 from bascule.protocols.iggy.passwords import Passwords
@@ -89,7 +90,8 @@ class IggyAdmin:
     def handlers(self) -> dict[str, Handler]:
         """Handler by method, for the router."""
         commands = self.commands()
-        return commands | HttpService(self._controller, commands).handlers()
+        http = HttpService(self._controller, commands).handlers()
+        return commands | http | MemberRequests(self._controller).handlers()
 
     def commands(self) -> dict[str, Handler]:
         """Handlers of the binary protocol, by method."""

@@ -13,7 +13,7 @@ from bascule.metadata import (
 )
 from bascule.protocols.iggy.commands import Create, Named, UpdateStream
 from bascule.protocols.iggy.lookup import find_stream, streams_of, topics_of
-from bascule.protocols.iggy.names import check_name
+from bascule.protocols.iggy.names import check_name, check_renames
 from bascule.protocols.iggy.requests import IggyHandler, IggyRequest
 from bascule.protocols.iggy.showing import Showing
 from bascule.protocols.iggy.statuses import IggyError, IggyStatus
@@ -88,6 +88,7 @@ class StreamCommands:
         found, name = find_stream(self._controller.state, request.command.stream), request.command.name
         check_name(name, IggyStatus.INVALID_STREAM_NAME)
         if name != found.name:
+            check_renames(self._controller)
             await self._controller.decide(lambda _: RenameNamespace(found.name, found.id, name), request.timeout_s)
         return b""
 

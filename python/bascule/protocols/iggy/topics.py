@@ -10,7 +10,7 @@ from bascule.control.decide_topics import Limits
 from bascule.metadata import MAX_NUMBERS, MAX_PARTITIONS, IggyTopic, Namespace, State, Stream, StreamSettings
 from bascule.protocols.iggy.commands import CreateTopic, Named, TopicSettings, UpdateTopic
 from bascule.protocols.iggy.lookup import find_stream, find_topic, topics_of
-from bascule.protocols.iggy.names import check_name
+from bascule.protocols.iggy.names import check_name, check_renames
 from bascule.protocols.iggy.requests import IggyHandler, IggyRequest
 from bascule.protocols.iggy.showing import MAX_U64, Showing
 from bascule.protocols.iggy.statuses import IggyError, IggyStatus
@@ -88,6 +88,7 @@ class TopicCommands:
         asked = request.command.settings
         _, topic = self._find(Named(request.command.path))
         if asked.name != topic.name:
+            check_renames(self._controller)
             check_name(asked.name, IggyStatus.INVALID_TOPIC_NAME)
             self._creation_guard.check_name(asked.name)
         limits = Limits(_age_ms(asked.expiry), partition_bytes(asked.max_size, len(topic.partitions)))
