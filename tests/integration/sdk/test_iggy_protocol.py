@@ -193,7 +193,7 @@ def test_what_the_protocol_lacks_is_refused_by_name(client: bascule.Client) -> N
     assert not lacking
     refused = {
         "pause_stream": lambda: client.pause_stream("s"),
-        "consumer": lambda: client.consumer("g", "s"),
+        "consumer of consumer": lambda: client.consumer("g", "s", consumer="c"),
         "lags": client.lags,
         "iggy_users": client.iggy_users,
         "describe_broker": client.describe_broker,

@@ -10,6 +10,8 @@ from typing import Any, Final, NoReturn, cast
 
 from bascule.client._core.calls.positions import Positions
 from bascule.client._core.connection_pool import ConnectionPool
+from bascule.client._core.consumer_config import ConsumerConfig, GroupStart
+from bascule.client._core.consumer_flow import Callbacks, OnChange
 from bascule.client._core.deadline import Deadline
 from bascule.client._core.iggy_target import Target
 from bascule.client._core.pipelined_publish import Outgoing
@@ -29,12 +31,14 @@ from bascule.client._core.types import (
     Stop,
     Stream,
 )
+from bascule.client._iggy.consuming import IggyConsumerCore
 from bascule.client._iggy.failures import unavailable_method
 from bascule.client._iggy.link import Link
 from bascule.client._iggy.reading import IggySubscription
 from bascule.client._iggy.topics import DEFAULT, Topics
 from bascule.client._iggy.wire import NewTopic, TopicRow
 from bascule.client._iggy.writing import Pending, message, partitioning
+from bascule.client.consumer import Consumer
 from bascule.client.producer import OnAck, Producer
 from bascule.client.sync import Client
 from bascule.errors import StateError, UsageError
@@ -229,6 +233,37 @@ class IggyClient(Client):
             batch_records=batch_records,
         )
         return IggySubscription(self._topics, options, timeout=self._timeout, reconnect=self._reconnect)
+
+    def consumer(
+        self,
+        group: str,
+        streams: str | Sequence[str],
+        *,
+        consumer: str | None = None,
+        start: GroupStart = "earliest",
+        commit_interval: float | None = 5.0,
+        subject: str | None = None,
+        auto_offset_reset: OffsetReset = "error",
+        resume: bool = False,
+        batch_records: int = 8192,
+        on_assigned: OnChange | None = None,
+        on_revoked: OnChange | None = None,
+        on_lost: OnChange | None = None,
+    ) -> Consumer:
+        _refuse("consumer", consumer=consumer is not None)
+        config = ConsumerConfig(
+            group=group,
+            consumer="iggy",
+            streams=(streams,) if isinstance(streams, str) else tuple(streams),
+            start=start,
+            commit_interval=commit_interval,
+            subject=subject,
+            auto_offset_reset=auto_offset_reset,
+            resume=resume,
+            batch_records=batch_records,
+        )
+        core = IggyConsumerCore(self._link.another(), config, timeout=self._timeout, reconnect=self._reconnect)
+        return Consumer(core, Callbacks(on_assigned, on_revoked, on_lost))
 
     def set_cursor(
         self, cursor: str, stream: str, offset: int | None, *, partition: int = 0, timeout: float | None = None

@@ -44,6 +44,7 @@ def of_status(status: int, stream: str = "", partition: int | None = None) -> Br
 
 
 _EXISTS: Final = ("stream_exists", "it exists already{about}")
+_NO_MEMBER: Final = ("not_found", "the group does not exist, or the connection is not a member of it{about}")
 _TOO_LARGE: Final = ("too_large", "the messages{about} are larger than one send may be")
 _OTHERS: Final[dict[int, tuple[str, str]]] = {
     1: ("busy", "the broker could not do this{about}: the reason is in its log"),
@@ -53,7 +54,8 @@ _OTHERS: Final[dict[int, tuple[str, str]]] = {
         "permission_denied",
         "the user has no right to this{about}, or it does not exist: bascule iggy users permissions",
     ),
-    **dict.fromkeys((1011, 1012, 2012, 2013), _EXISTS),
+    **dict.fromkeys((1011, 1012, 2012, 2013, 5004), _EXISTS),
+    **dict.fromkeys((5000, 5003, 5006), _NO_MEMBER),
     **dict.fromkeys((4017, 4022), _TOO_LARGE),
 }
 """Code and text by status."""

@@ -50,6 +50,10 @@ class Link:
         self._was_connected = False
         self._closed = False
 
+    def another(self) -> "Link":
+        """A connection of its own to the same listener."""
+        return Link(self._target, wait=self._wait, name=self._name)
+
     def open(self, deadline: Deadline) -> None:
         """Connect and log in.
 

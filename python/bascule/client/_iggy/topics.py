@@ -15,7 +15,6 @@ __all__ = ["DEFAULT", "Topics", "split"]
 DEFAULT: Final = "default"
 READER: Final = wire.consumer("bascule")
 """Consumer of polls that state their offset; nothing is stored for it."""
-MAX_U32: Final = (1 << 32) - 1
 
 
 class Topics:
@@ -23,6 +22,14 @@ class Topics:
 
     def __init__(self, link: Link) -> None:
         self.link: Final = link
+
+    def me(self, deadline: Deadline) -> int:
+        """The number of the connection.
+
+        Raises:
+            AccessError: code `permission_denied`: the user has not the right `read_servers`.
+        """
+        return wire.client_number(self.link.ask(Code.GET_ME, b"", deadline, repeatable=True))
 
     def find(self, stream: str, deadline: Deadline) -> TopicRow:
         """A topic with its partitions.
@@ -92,7 +99,7 @@ class Topics:
     ) -> Polled:
         """Up to `count` messages."""
         generation = self.link.generation
-        payload = generation.poll(READER, _place(stream), partition, strategy, min(count, MAX_U32))
+        payload = generation.poll(READER, _place(stream), partition, strategy, min(count, wire.MAX_U32))
         reply = self.link.ask(
             Code.POLL_MESSAGES, payload, deadline, stream=stream, partition=partition, repeatable=True
         )

@@ -31,12 +31,14 @@ MAX_FIELD_BYTES: Final = 255
 RAW, TEXT = 1, 2
 """Kinds of header values and keys."""
 MAX_HEADER_BYTES: Final = 100_000
+MAX_U32: Final = (1 << 32) - 1
 
 
 class Code(IntEnum):
     """Codes of the commands that this client sends."""
 
     PING = 1
+    GET_ME = 20
     LOGIN_USER = 38
     LOGIN_WITH_TOKEN = 44
     POLL_MESSAGES = 100
@@ -50,6 +52,10 @@ class Code(IntEnum):
     CREATE_TOPIC = 302
     DELETE_TOPIC = 303
     PURGE_TOPIC = 305
+    GET_GROUP = 600
+    CREATE_GROUP = 602
+    JOIN_GROUP = 604
+    LEAVE_GROUP = 605
 
 
 class Strategy(IntEnum):
@@ -133,6 +139,26 @@ class Generation:
     def create_stream(self, name: str) -> bytes:
         """CREATE_STREAM."""
         return (struct.pack("<I", 0) if self.is_v1 else b"") + _short(name)
+
+    def new_group(self, name: str) -> bytes:
+        """The end of CREATE_CONSUMER_GROUP, behind stream and topic."""
+        return (struct.pack("<I", 0) if self.is_v1 else b"") + _short(name)
+
+    def members(self, reply: bytes) -> dict[int, list[int]]:
+        """The members of a GET_CONSUMER_GROUP: partitions by number of the connection; none of a group that is missing.
+
+        Raises:
+            UnavailableError: it is cut, or has another layout.
+        """
+        found = dict[int, list[int]]()
+        with _readable("a group"):
+            at = 13 + reply[12] if reply else 0
+            while at < len(reply):
+                client, count = struct.unpack_from("<II", reply, at)
+                numbers = struct.unpack_from(f"<{count}I", reply, at + 8)
+                found[client] = [number - self.first for number in numbers]
+                at += 8 + 4 * count
+        return found
 
     def create_topic(self, stream: str, name: str, topic: "NewTopic") -> bytes:
         """CREATE_TOPIC."""
@@ -272,6 +298,22 @@ def place(*names: str) -> bytes:
 def consumer(name: str) -> bytes:
     """A single consumer, not a group."""
     return b"\1" + place(name)
+
+
+def group(name: str) -> bytes:
+    """A group as a consumer."""
+    return b"\2" + place(name)
+
+
+def client_number(reply: bytes) -> int:
+    """The number of the connection in a GET_ME.
+
+    Raises:
+        UnavailableError: it is cut.
+    """
+    with _readable("the connection"):
+        (number,) = struct.unpack_from("<I", reply)
+    return int(number)
 
 
 BALANCED: Final = b"\1\0"
