@@ -242,7 +242,7 @@ fn unknown_types_and_foreign_protocols_are_named() {
 #[test]
 fn heads_out_of_their_bounds_are_refused() {
     let changes: [fn(&mut Hello); 10] = [
-        |hello| hello.purpose = 3,
+        |hello| hello.purpose = 4,
         |hello| hello.cluster_id = Bytes::from_static(&[1; 15]),
         |hello| hello.cluster_id = Bytes::from_static(&[1; 17]),
         |hello| hello.cluster_id = Bytes::from_static(&[0; 16]),

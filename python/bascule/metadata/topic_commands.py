@@ -97,7 +97,7 @@ class JoinTopicGroup:
 
 @dataclass(frozen=True, slots=True)
 class LeaveTopicGroup:
-    """A connection of this run of a broker is no member any more of the group that the entry `created` made."""
+    """A connection of this run of a broker leaves the group that the entry `created` made."""
 
     created: int
     broker_id: str

@@ -10,7 +10,7 @@ pub(super) const MOST_MS: u32 = 60_000;
 /// What a client asks of a partition.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Asked {
-    /// Id of the client's user, whose rights the leader looks at.
+    /// Id of the client's user, whose rights the leader checks.
     pub user: u64,
     /// Address of the client, `host:port`; empty = unknown.
     pub address: String,

@@ -1,7 +1,7 @@
 //! Reads of clients and the positions that they store, carried out by the broker that leads (`specs/formats/peer.md`, types 29 and 30).
 //!
 //! * [`Requests`]: the broker that the client asked: it finds the leader, and asks again while there is none.
-//! * [`RequestServer`]: the leader. It looks at the user's rights again, and never sends on what came from another broker.
+//! * [`RequestServer`]: the leader. It checks the user's rights again, and never sends on what came from another broker.
 //! * [`Positions`]: stored positions of consumers in the partitions of `__cursors`; `pending`: those that are not committed yet.
 //! * `message`: what is asked and answered. `reading`: batches out of a log.
 //!

@@ -58,8 +58,8 @@ impl RequestServer {
         encode(&answered)
     }
 
-    /// The partition that answers, when this broker leads it under the epoch of the request and the user may ask. Who asks has looked
-    /// too: where it found otherwise, one of the two has not heard the news yet.
+    /// The partition that answers, when this broker leads it under the epoch of the request and the user may ask. The broker that asks has
+    /// checked the rights too: where the two differ, one of them has not applied the last entries of the metadata yet.
     fn check(&self, asked: &Asked) -> Option<Partition> {
         let view = self.view.load();
         let stream = view.stream(&asked.namespace, &asked.stream)?;

@@ -91,8 +91,8 @@ impl ForwardServer {
 }
 
 impl ForwardServer {
-    /// Whether the rights of a user allow a publish. The broker that asked has looked too: where they are others, one of the two has not
-    /// heard the news yet, and it asks again.
+    /// Checks the rights of a user. The broker that asked has checked them too: where the two differ, one of them has not applied the last
+    /// entries of the metadata yet, and the answer makes it ask again.
     fn check_user(
         &self,
         view: &View,

@@ -58,7 +58,7 @@ pub(super) async fn join(
     Ok(request(context, "iggygroups/JOIN", &body).await?)
 }
 
-/// Ends a membership; returns after the first try, and goes on trying if that failed.
+/// Ends a membership; returns after the first try, and tries again in the background if that failed.
 pub(super) async fn leave(context: &Arc<IggyContext>, group: GroupKey, client: u32) {
     if try_leave(context, group, client).await.is_err() {
         leave_later(context, group, client);

@@ -43,7 +43,7 @@ impl Dialer {
         Self::start_for(Purpose::Control, brokers, tls, events)
     }
 
-    /// The same for connections of another purpose, which nothing is reported of: the one for control is.
+    /// The same for connections of another purpose, which report nothing: the one for control does.
     pub(crate) fn start_for(
         purpose: Purpose,
         brokers: Arc<Brokers>,
@@ -212,7 +212,7 @@ impl Dialling {
             before.as_ref().err() != Some(&why)
         };
         self.fail(why.clone());
-        // Of the others the one for control tells.
+        // The connection for control reports it for the others.
         if is_new && self.purpose == Purpose::Control {
             let (name, address) = (&self.other.name, &self.other.address);
             let fields =
