@@ -247,9 +247,11 @@ class Engine:
         what is there. Blocks.
         """
 
-    def watch_brokers(self, term: int) -> None:
-        """Watch the brokers as the controller of this term: `expired` events report who is silent, until the term ends.
-        Everything that was committed before it must be applied, and the registrations of that state known.
+    def watch_brokers(self, term: int, ended: Sequence[tuple[int, int]]) -> None:
+        """Watch the brokers as the controller of this term: `expired` events report who is silent, `stopped` events who has
+        stopped ended roles, until the term ends. Everything that was committed before it must be applied, and the
+        registrations of that state known; `ended`: its ended roles that their brokers may not know of, (index of the entry,
+        number of the broker).
 
         Raises:
             NativeError: `invalid_argument`: the broker is of no cluster.

@@ -19,6 +19,7 @@ __all__ = [
     "Rejected",
     "Reply",
     "Request",
+    "Stopped",
 ]
 
 
@@ -73,6 +74,16 @@ class Expired(NamedTuple):
 
     broker: int
     boot_epoch: int
+
+
+class Stopped(NamedTuple):
+    """To the controller: a run of a broker, by its number in the group of voters, has stopped every role that an entry
+    up to `log_index` has ended.
+    """
+
+    broker: int
+    boot_epoch: int
+    log_index: int
 
 
 class Failed(NamedTuple):
@@ -143,7 +154,17 @@ class LogLine(NamedTuple):
 
 
 Event: TypeAlias = (
-    Request | Committed | Installed | Failed | Barrier | Office | Expired | PartitionChange | NatsChange | LogLine
+    Request
+    | Committed
+    | Installed
+    | Failed
+    | Barrier
+    | Office
+    | Expired
+    | Stopped
+    | PartitionChange
+    | NatsChange
+    | LogLine
 )
 
 EVENTS: Final[Mapping[str, type[Event]]] = {
@@ -154,6 +175,7 @@ EVENTS: Final[Mapping[str, type[Event]]] = {
     "barrier": Barrier,
     "office": Office,
     "expired": Expired,
+    "stopped": Stopped,
     "partition": PartitionChange,
     "nats": NatsChange,
     "log": LogLine,

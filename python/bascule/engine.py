@@ -314,10 +314,13 @@ class Engine:
         with native_errors():
             self._native.stop_leading()
 
-    def watch_brokers(self, term: int) -> None:
-        """Watch the brokers as the controller of this term: `expired` events report who is silent, until it ends."""
+    def watch_brokers(self, term: int, ended: Sequence[tuple[int, int]]) -> None:
+        """Watch the brokers as the controller of this term, until it ends: `expired` events report who is silent,
+        `stopped` events who has stopped ended roles. `ended`: those of the state, (index of the entry, number of the
+        broker).
+        """
         with native_errors():
-            self._native.watch_brokers(term)
+            self._native.watch_brokers(term, ended)
 
     def know_brokers(self, runs: Sequence[tuple[int, int, int, bool]]) -> None:
         """Registrations of brokers, (number in the group of voters, boot epoch, nonce, whether that run is fenced), for
@@ -327,7 +330,9 @@ class Engine:
             self._native.know_brokers(runs)
 
     def set_roles(self, index: int, changes: Mapping[str, Any]) -> None:
-        """Take over roles of replicas as of entry `index`: `broker`, `roles`, `removed` (seam.md). Never waits."""
+        """Take over roles of replicas as of entry `index`: `broker`, `roles`, `removed`, `applied`, `changed`
+        (seam.md). Never waits.
+        """
         with native_errors():
             self._native.set_roles(index, json.dumps(changes).encode())
 

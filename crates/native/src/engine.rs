@@ -321,8 +321,9 @@ impl Engine {
         })
     }
 
-    fn watch_brokers(&self, py: Python<'_>, term: u64) -> PyResult<()> {
-        self.detached(py, |broker| broker.watch_brokers(term))
+    #[allow(clippy::needless_pass_by_value)] // extracted from Python by value
+    fn watch_brokers(&self, py: Python<'_>, term: u64, ended: Vec<(u64, u64)>) -> PyResult<()> {
+        self.detached(py, |broker| broker.watch_brokers(term, &ended))
     }
 
     fn set_roles(&self, py: Python<'_>, index: u64, changes: &[u8]) -> PyResult<()> {

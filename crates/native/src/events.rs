@@ -36,6 +36,11 @@ pub(crate) fn to_python(py: Python<'_>, event: Event) -> PyResult<KindAndFields<
         Event::Expired { broker, boot_epoch } => {
             ("expired", (broker, boot_epoch).into_pyobject(py)?)
         }
+        Event::Stopped {
+            broker,
+            boot_epoch,
+            index,
+        } => ("stopped", (broker, boot_epoch, index).into_pyobject(py)?),
         Event::Failed {
             proposal,
             code,

@@ -132,7 +132,7 @@ impl Liveness {
                 index,
                 ends,
             } => {
-                if let Some(run) = self.runs.get_mut(&broker) {
+                if let Some(run) = self.runs.get_mut(&broker).filter(|run| !run.fenced) {
                     run.behind.insert(index, (now, ends));
                 }
             }

@@ -7,7 +7,7 @@ others; a pass that fails as a whole is repeated, which is harmless, for each st
 
 import asyncio
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -56,6 +56,7 @@ class Reconciler:
         self._ended.set()
         self._wake = asyncio.Event()
         self._progress = asyncio.Condition()
+        self._followers: list[Callable[[State], None]] = []
 
     @property
     def defaults(self) -> Defaults:
@@ -69,6 +70,10 @@ class Reconciler:
         self._wanted = state
         self._installs += installed
         self._wake.set()
+
+    def follow(self, follower: Callable[[State], None]) -> None:
+        """Have `follower` called with every state that has been carried out from now on."""
+        self._followers.append(follower)
 
     async def wait_applied(self, index: int) -> None:
         """Wait until the state after entry `index` has been carried out."""
@@ -127,6 +132,8 @@ class Reconciler:
         async with self._progress:
             self.done = wanted
             self._progress.notify_all()
+        for follower in self._followers:
+            follower(wanted)
         await self._retry()
 
     async def _sleep(self) -> None:

@@ -25,6 +25,7 @@ from bascule._seam import (
     Office,
     PartitionChange,
     Request,
+    Stopped,
 )
 from bascule._text import host_port, without_credentials
 from bascule.config import Settings, contradictions
@@ -287,7 +288,7 @@ class Broker:
             await reconciler.wait_applied(controller.state.index)
 
         await membership.register()
-        cluster.begin_roles(controller)
+        cluster.begin_roles(controller, reconciler)
         self._supervisor.start("reconciler", reconciler.run)
         await controller.settle()
         await membership.enter(carried_out)
@@ -418,7 +419,8 @@ class Broker:
             Failed: log.on_failed,
             Barrier: log.on_barrier,
             Office: self._on_office,
-            Expired: self._on_expired,
+            Expired: self._on_watched,
+            Stopped: self._on_watched,
             PartitionChange: self._on_partition,
             NatsChange: reports.on_nats,
             LogLine: reports.on_log,
@@ -430,9 +432,9 @@ class Broker:
         if self._cluster is not None:
             self._cluster.on_office(event)
 
-    def _on_expired(self, event: Expired) -> None:
+    def _on_watched(self, event: Expired | Stopped) -> None:
         if self._cluster is not None:
-            self._cluster.on_expired(event)
+            self._cluster.on_watched(event)
 
     def _on_partition(self, event: PartitionChange) -> None:
         if event.change in SINK_REPORTS and self._sinks is not None:

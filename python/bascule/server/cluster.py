@@ -3,11 +3,11 @@
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
 
-from bascule._seam import Expired
+from bascule._seam import Expired, Stopped
 from bascule._seam import Office as OfficeChange
 from bascule.config import Settings
 from bascule.config.listening import parse_address
-from bascule.control import Controller, MetadataLog
+from bascule.control import Controller, MetadataLog, Reconciler
 from bascule.control.cluster import ClusterRules, Identity, Membership
 from bascule.control.fencing import Fencing
 from bascule.control.office import Office
@@ -88,9 +88,13 @@ class Cluster:
         else:
             self._office.on_change(event)
 
-    def on_expired(self, event: Expired) -> None:
-        """As the controller, this broker has not heard another one in time."""
-        if self._fencing is not None:
+    def on_watched(self, event: Expired | Stopped) -> None:
+        """As the controller, this broker has not heard another one in time, or heard that ended roles have stopped."""
+        if self._fencing is None:
+            return
+        if isinstance(event, Stopped):
+            self._fencing.on_stopped(event)
+        else:
             self._fencing.on_expired(event)
 
     def membership(self, controller: Controller, host: str, port: int) -> Membership:
@@ -106,11 +110,12 @@ class Cluster:
         self._show_runs(controller.state)
         controller.follow(self._show_runs)
 
-    def begin_roles(self, controller: Controller) -> None:
+    def begin_roles(self, controller: Controller, reconciler: Reconciler) -> None:
         """Give replicas their roles, now and after every entry. What an earlier run led, this one leads no more."""
-        roles = Roles(self._engine, self._broker_id)
+        roles = Roles(self._engine, self._broker_id, reconciler.done.index)
         roles.follow(controller.state)
         controller.follow(roles.follow)
+        reconciler.follow(roles.on_carried_out)
 
     def _show_runs(self, state: State) -> None:
         if state.brokers is self._shown:

@@ -94,6 +94,31 @@ async def test_a_controller_that_was_stopped_fences_nobody_and_returns_by_itself
         await published(brokers, leader, "later")
 
 
+async def test_an_ended_leader_that_lives_is_settled_without_a_fence(tmp_path: Path) -> None:
+    """A pause ends the leader: only when that one has stopped, somebody may be named again."""
+    async with cluster(tmp_path) as brokers:
+        controller = await brokers.settled()
+        led = {await brokers.created(controller, f"s{number}"): f"s{number}" for number in range(3)}
+        assert led.keys() == set(NAMES), "the streams are spread over the brokers"
+        before = [item.boot_epoch for item in (await brokers.status(controller)).brokers]
+        for owner, stream in led.items():
+            await brokers.seen(stream)
+            await brokers.call(owner, "PauseStream", name=stream)
+            await until(lambda owner=owner, stream=stream: is_paused_at(brokers, owner, stream))
+        assert [item.boot_epoch for item in (await brokers.status(controller)).brokers] == before
+        assert [name for name in NAMES if changes(brokers, name, "a broker is silent, and is fenced")] == []
+        for owner, stream in led.items():
+            await published(brokers, owner, stream)
+
+
+async def is_paused_at(brokers: Brokers, leader: str, stream: str) -> bool:
+    """Whether a paused stream has this leader."""
+    answer = await brokers.call(leader, "FetchMetadata", streams=[stream])
+    partition = answer.streamMetadata[0].partitions[0]
+    assert partition.paused
+    return str(partition.leader) == leader
+
+
 async def test_without_a_majority_nobody_is_fenced(tmp_path: Path) -> None:
     async with cluster(tmp_path) as brokers:
         await brokers.settled()

@@ -5,12 +5,13 @@ from dataclasses import replace
 from typing import Any
 
 from bascule.control.reconcile import plan
-from bascule.control.roles import Roles, role_of
+from bascule.control.roles import Roles, role_changes, role_of
 from bascule.metadata import (
     Applied,
     Broker,
     CreateStream,
     Partition,
+    PauseStream,
     Placement,
     State,
     Stream,
@@ -19,7 +20,7 @@ from bascule.metadata import (
     apply,
     decode_command,
 )
-from bascule.metadata.replica_commands import ChangeIsr, IsrChange, Verified
+from bascule.metadata.replica_commands import ChangeIsr, EndLeader, IsrChange, Verified
 from bascule.metadata.replicas import Loss
 
 from tests.unit.control.test_cluster import Log, founded
@@ -81,18 +82,20 @@ async def test_only_roles_that_changed_are_shown_and_those_that_are_gone_removed
     roles.follow(state)
     index, changes = plane.given[-1]
     first, third = partition_of(state), partition_of(state, 2)
-    assert (index, changes["broker"], changes["removed"]) == (state.index, 2, [])
+    assert (index, changes["broker"], changes["removed"], changes["applied"]) == (state.index, 2, [], state.index)
     assert [role["incarnation"] for role in changes["roles"]] == [first.incarnation, third.incarnation]
 
     roles.follow(state)
     roles.follow(state.at(state.index + 1))
-    assert len(plane.given) == 1
+    nothing = {"broker": 2, "roles": [], "removed": [], "changed": []}
+    assert plane.given[1:] == [(index, {**nothing, "applied": index}) for index in (state.index, state.index + 1)]
 
     after = shrunk(state)
     roles.follow(after)
     index, changes = plane.given[-1]
     assert index == after.index
     assert [(role["incarnation"], role["isr"]) for role in changes["roles"]] == [(first.incarnation, [1, 2])]
+    assert changes["changed"] == [(1, False), (2, False), (3, False)]
 
     roles.follow(replace(after, streams={}))
     assert plane.given[-1][1]["removed"] == [first.incarnation, third.incarnation]
@@ -127,6 +130,46 @@ async def test_a_change_of_settings_opens_replicas_with_them() -> None:
     readonly = replace(partition_of(state), readonly=True)
     steps = plan(state, replace(state, streams={KEY: replace(state.streams[KEY], partitions=(readonly,))}), "b2")
     assert len(steps.open) == 1
+
+
+async def test_an_entry_names_the_brokers_whose_roles_it_changes_and_whom_it_ends() -> None:
+    state = await replicated(Placement(NAMES[:2], "b2"), Placement(("b3",), "b3"))
+    first = partition_of(state)
+    after, result = apply(state, state.index + 1, EndLeader(first.incarnation, first.epoch))
+    assert isinstance(result, Applied)
+    assert role_changes(state, after) == [(1, False), (2, True)]
+    assert role_changes(after, after.at(after.index + 1)) == []
+    assert role_changes(State(), after) == [(1, False), (2, True)]
+    paused = pause(after, 1)
+    assert role_changes(after, paused) == [(3, True)]
+
+
+def pause(state: State, number: int) -> State:
+    """With a partition that is paused."""
+    command = PauseStream("default", "s", state.streams[KEY].incarnation, (number,), False, 7)
+    after, result = apply(state, state.index + 1, command)
+    assert isinstance(result, Applied)
+    return after
+
+
+async def test_a_leader_without_other_replicas_has_stopped_when_its_partition_is_closed() -> None:
+    state = await replicated(Placement(NAMES, "b1"), Placement(("b2",), "b2"))
+    plane = Plane()
+    roles = Roles(plane, "b2")
+    roles.follow(state)
+    roles.on_carried_out(state)
+    paused = pause(state, 1)
+    roles.follow(paused)
+    later = paused.at(paused.index + 3)
+    roles.follow(later)
+    assert [changes["applied"] for _, changes in plane.given] == [state.index, state.index, state.index]
+    roles.on_carried_out(state.at(paused.index - 1))
+    assert len(plane.given) == 3
+    roles.on_carried_out(paused)
+    assert plane.given[-1][0] == plane.given[-1][1]["applied"] == later.index
+    other = Plane()
+    Roles(other, "b1").follow(paused)
+    assert other.given[-1][1]["applied"] == paused.index
 
 
 def test_a_growth_names_the_runs_that_were_verified() -> None:

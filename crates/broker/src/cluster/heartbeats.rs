@@ -25,7 +25,7 @@ pub(super) async fn run(shared: Arc<Shared>) {
         let boot_epoch = brokers.own_boot_epoch();
         // A run that is not registered has nothing to keep.
         if boot_epoch > 0
-            && let Some(heartbeat) = shared.lease.due(boot_epoch, since_boot())
+            && let Some(heartbeat) = shared.lease.due(boot_epoch, shared.applied_roles(), since_boot())
         {
             tokio::spawn(send(shared.clone(), heartbeat));
         }
@@ -58,18 +58,30 @@ async fn send(shared: Arc<Shared>, heartbeat: Heartbeat) {
 }
 
 impl Shared {
+    fn applied_roles(&self) -> u64 {
+        let partitions = self.partitions.upgrade();
+        partitions.map_or(0, |partitions| partitions.replicas.applied())
+    }
+
     /// Takes a heartbeat, as the controller or not.
     pub fn heard(&self, voter: &Voter, from: u64, heartbeat: &Heartbeat) -> Answered {
         let (authority, now) = (authority(voter), since_boot());
         self.watch.heartbeat(from, heartbeat, authority, now)
     }
 
-    /// Reports the brokers that have become silent.
+    /// Reports the brokers that have become silent, and those that have stopped ended roles.
     fn expire(&self, voter: &Voter) {
         for due in self.watch.tick(authority(voter), since_boot()) {
             match due {
                 Due::Expired(broker, boot_epoch) => {
                     self.events.push(Event::Expired { broker, boot_epoch });
+                }
+                Due::Stopped(broker, boot_epoch, index) => {
+                    self.events.push(Event::Stopped {
+                        broker,
+                        boot_epoch,
+                        index,
+                    });
                 }
                 Due::HandOver => {
                     let text = "a silent broker was not fenced in time: another broker has to take the office";

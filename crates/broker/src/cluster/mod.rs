@@ -4,7 +4,7 @@
 //! the voter and watch it. Until then, and while no majority answers, proposals fail with `no_quorum` and barriers wait; what was
 //! committed can still be read.
 //!
-//! * `node`: the file of this broker's runs. `heartbeats`: to the controller, and as the controller. `start`: from the directory to a voter; `checks`: what it refuses. `door`: proposals and barriers, here or at the
+//! * `node`: the file of this broker's runs. `heartbeats`: to the controller, and as the controller. `watched`: what the state says of brokers. `start`: from the directory to a voter; `checks`: what it refuses. `door`: proposals and barriers, here or at the
 //!   controller. `shared`: what they have in common.
 mod checks;
 mod door;
@@ -12,6 +12,7 @@ mod heartbeats;
 mod node;
 mod shared;
 mod start;
+mod watched;
 
 pub(crate) use start::{Member, Start, Uses};
 

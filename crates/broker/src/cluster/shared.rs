@@ -4,6 +4,7 @@ use crate::clock::since_boot;
 use crate::consensus::machine::Committed;
 use crate::consensus::raft::Voter;
 use crate::events::{Event, Events};
+use crate::partition::PartitionContext;
 use crate::peer::{Brokers, Dialer};
 use crate::replication::heartbeat::OwnLease;
 use crate::replication::liveness::Watch;
@@ -11,7 +12,7 @@ use bascule_wire::ErrorCode;
 use bytes::Bytes;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 use tokio::sync::watch;
 
 /// Bits of the number of a proposal that are this broker's own; the others are the nonce of its run.
@@ -86,6 +87,8 @@ pub(super) struct Shared {
     /// Brokers by their numbers in the group of voters.
     pub names: BTreeMap<u64, String>,
     pub applied: Arc<Applied>,
+    /// What heartbeats report of; they hold this, too.
+    pub partitions: Weak<PartitionContext>,
     pub running: OnceLock<Running>,
     /// Whom this broker hears as the controller.
     pub watch: Watch,

@@ -4,8 +4,7 @@ use super::door::{ClusterDoor, Port, Reporter};
 use super::heartbeats;
 use super::node::NodeFile;
 use super::shared::{Applied, Running, Shared};
-use super::{ClusterSettings, ClusterStatus, KnownRun, Run};
-use crate::clock::since_boot;
+use super::{ClusterSettings, ClusterStatus, Run};
 use crate::consensus::log_store::LogStore;
 use crate::consensus::machine::Machine;
 use crate::consensus::raft::Voter;
@@ -21,7 +20,7 @@ use crate::peer::{
     Broker, Brokers, Dialer, FirstVoter, Founded, Founding, FoundingError, ListenError, Own,
     PeerListener,
 };
-use crate::replication::liveness::{Run as WatchedRun, Watch};
+use crate::replication::liveness::Watch;
 use crate::replication::{Hub, HubParts};
 use crate::statistics::PeerRefusals;
 use crate::tls::{PeerTls, TlsError};
@@ -49,7 +48,7 @@ const LEVEL: u32 = 2;
 /// This broker as a member. Dropping it ends its tasks and closes the port.
 #[derive(Debug)]
 pub(crate) struct Member {
-    shared: Arc<Shared>,
+    pub(super) shared: Arc<Shared>,
     founding: Arc<Founding>,
     node: Arc<Mutex<NodeFile>>,
     directory_id: String,
@@ -133,6 +132,7 @@ impl Member {
             nonce: node.nonce(),
             names,
             applied,
+            partitions: Arc::downgrade(&start.uses.partitions),
             running: OnceLock::new(),
             watch: Watch::default(),
             lease: Arc::default(),
@@ -235,30 +235,6 @@ impl Member {
         }
         self.shared.lease.begin();
         Ok(())
-    }
-
-    /// Registrations of brokers. Whoever is dialled learns of a later run of its own by them, and the controller whom to watch.
-    pub fn know(&self, runs: &[KnownRun]) {
-        for (raft_id, boot_epoch, nonce, is_fenced) in runs {
-            if *nonce == 0 {
-                // It has not registered since there is a cluster.
-                continue;
-            }
-            if let Some(running) = self.shared.running.get() {
-                running.brokers.know(*raft_id, *boot_epoch, *nonce);
-            }
-            let run = WatchedRun {
-                broker: *raft_id,
-                boot_epoch: *boot_epoch,
-                is_fenced: *is_fenced,
-            };
-            self.shared.watch.know(run, since_boot());
-        }
-    }
-
-    /// Watches the brokers as the controller of this term: what was committed before it is applied.
-    pub fn watch_brokers(&self, term: u64) {
-        self.shared.watch.begin(term, since_boot());
     }
 
     /// Where this member stands.

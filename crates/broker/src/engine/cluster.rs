@@ -114,13 +114,14 @@ impl Engine {
         Ok(())
     }
 
-    /// Watches the brokers as the controller of this term: `expired` events report who is silent, until the term ends. Everything that
-    /// was committed before the term must be applied, and the registrations of that state known.
+    /// Watches the brokers as the controller of this term: `expired` events report who is silent, `stopped` events who has stopped ended
+    /// roles, until the term ends. Everything that was committed before the term must be applied, and the registrations of that state
+    /// known; `ended` has its ended roles that their brokers may not know of (index of the entry, broker).
     ///
     /// # Errors
     /// `invalid_argument`: the broker is of no cluster.
-    pub fn watch_brokers(&self, term: u64) -> Result<(), EngineError> {
-        self.member()?.watch_brokers(term);
+    pub fn watch_brokers(&self, term: u64, ended: &[(u64, u64)]) -> Result<(), EngineError> {
+        self.member()?.watch_brokers(term, ended);
         Ok(())
     }
 
@@ -129,8 +130,9 @@ impl Engine {
     /// # Errors
     /// `invalid_argument`: the broker is of no cluster.
     pub fn set_roles(&self, index: u64, changes: RoleChanges) -> Result<(), EngineError> {
-        self.member()?;
+        let (member, changed) = (self.member()?, changes.changed.clone());
         self.parts.partitions.replicas.set_roles(index, changes);
+        member.roles_changed(index, &changed);
         Ok(())
     }
 

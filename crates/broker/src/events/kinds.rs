@@ -57,6 +57,15 @@ pub enum Event {
         /// Of the run.
         boot_epoch: u64,
     },
+    /// To the controller: this run of a broker has stopped every role that an entry up to `index` has ended.
+    Stopped {
+        /// Number of the broker in the group of voters.
+        broker: u64,
+        /// Of the run.
+        boot_epoch: u64,
+        /// Of the entry.
+        index: u64,
+    },
     /// A partition changed its condition.
     Partition {
         /// The partition.
@@ -217,6 +226,7 @@ impl Event {
                 | Self::Office { .. }
                 | Self::Installed { .. }
                 | Self::Expired { .. }
+                | Self::Stopped { .. }
         )
     }
 }

@@ -6,7 +6,7 @@ use super::commit::AppendReply;
 use super::jetstream::Ids;
 use super::link::LinkRequest;
 use super::message_id_file::MessageIdFile;
-use super::replica::{ReplicaMessage, Role, RoleSpec, TICK_MS};
+use super::replica::{ReplicaMessage, Role, RoleSpec, RoleTicket, TICK_MS};
 use super::writer::Writer;
 use super::{AckLevel, EndReason, NatsAcks, Partition, PartitionSpec, Payload, maintenance};
 use crate::events::PartitionChange;
@@ -35,8 +35,8 @@ const CHECKPOINT_INTERVAL: Duration = Duration::from_secs(5);
 pub(super) enum Message {
     Append(Box<Queued>),
     Lead(u64),
-    /// Number of this broker, and the role.
-    Role(Box<(u64, Arc<RoleSpec>)>),
+    /// Number of this broker, the role, and what is dropped once it is taken over.
+    Role(Box<(u64, Arc<RoleSpec>, RoleTicket)>),
     Replica(Box<ReplicaMessage>),
     /// A sync of a partition with several replicas has ended.
     Durable(Result<u64, Arc<Error>>),
@@ -226,8 +226,9 @@ impl Task {
                 }
                 Message::Role(role) => {
                     self.writer.finish_group();
-                    let (own, spec) = *role;
+                    let (own, spec, ticket) = *role;
                     self.writer.set_role(own, &spec);
+                    drop(ticket);
                     self.writer.begin_group();
                     let has_role = !matches!(self.writer.role, Role::Idle);
                     let tick = || every(Duration::from_millis(TICK_MS));

@@ -14,6 +14,8 @@ pub(crate) struct Heartbeat {
     pub token: u64,
     /// The last token that was answered.
     pub answered: Option<u64>,
+    /// Index of the last entry (inclusive) whose roles were taken over, and those of all entries before it.
+    pub applied: u64,
 }
 
 /// Body of its answer (type 24).
@@ -50,14 +52,15 @@ impl OwnLease {
         self.until.store(0, Ordering::Release);
     }
 
-    /// The next heartbeat of this run, when one is due.
-    pub fn due(&self, boot_epoch: u64, now: Instant64) -> Option<Heartbeat> {
+    /// The next heartbeat of this run, when one is due; `applied`: up to which entry its roles were taken over.
+    pub fn due(&self, boot_epoch: u64, applied: u64, now: Instant64) -> Option<Heartbeat> {
         let mut lease = self.lease.lock();
         let token = lease.heartbeat(now)?;
         Some(Heartbeat {
             boot_epoch,
             token: token.0,
             answered: lease.last_answered().map(|token| token.0),
+            applied,
         })
     }
 
@@ -112,15 +115,15 @@ mod tests {
     #[test]
     fn a_lease_lasts_from_the_sending_and_ends_with_its_run() {
         let lease = OwnLease::default();
-        let first = lease.due(7, SENT).unwrap();
+        let first = lease.due(7, 40, SENT).unwrap();
         assert_eq!(
-            (first.boot_epoch, first.token, first.answered),
-            (7, SENT.0, None)
+            (first.boot_epoch, first.token, first.answered, first.applied),
+            (7, SENT.0, None, 40)
         );
-        assert_eq!(lease.due(7, SENT.plus(199)), None);
+        assert_eq!(lease.due(7, 40, SENT.plus(199)), None);
         lease.answered(heard(SENT.0, true));
         assert_eq!(lease.rest_ms(SENT.plus(300)), 1_000);
-        let next = lease.due(7, SENT.plus(300)).unwrap();
+        let next = lease.due(7, 41, SENT.plus(300)).unwrap();
         assert_eq!(next.answered, Some(SENT.0));
         lease.begin();
         assert_eq!(lease.rest_ms(SENT.plus(300)), 0);
@@ -133,6 +136,7 @@ mod tests {
             boot_epoch: 7,
             token: 10_000,
             answered: Some(9_800),
+            applied: 11,
         };
         let bodies = [
             (encode(&heartbeat), "heartbeat"),
@@ -146,7 +150,7 @@ mod tests {
     #[test]
     fn what_does_not_count_renews_nothing() {
         let lease = OwnLease::default();
-        lease.due(7, SENT).unwrap();
+        lease.due(7, 0, SENT).unwrap();
         for answer in [
             heard(SENT.0, false),
             heard(SENT.0 + 1, true),

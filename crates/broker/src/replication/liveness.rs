@@ -24,6 +24,8 @@ pub(crate) struct Run {
 pub(crate) enum Due {
     /// The run of this broker, with this boot epoch, was not heard in time: to be fenced.
     Expired(u64, u64),
+    /// The run of this broker, with this boot epoch, has stopped every role that an entry up to this index has ended.
+    Stopped(u64, u64, u64),
     /// A run expired long ago, and no entry has fenced it: another broker has to take the office.
     HandOver,
 }
@@ -46,6 +48,8 @@ struct State {
     term: Option<u64>,
     table: Liveness,
     runs: BTreeMap<u64, Run>,
+    /// Runs that have stopped ended roles, since the last tick.
+    stopped: Vec<Due>,
 }
 
 impl Watch {
@@ -66,10 +70,29 @@ impl Watch {
     pub fn begin(&self, term: u64, now: Instant64) {
         let mut state = self.0.lock();
         state.table = Liveness::default();
+        state.stopped.clear();
         state.term = Some(term);
         let runs: Vec<Run> = state.runs.values().copied().collect();
         for run in runs {
             state.settle(run, now);
+        }
+    }
+
+    /// The control plane has applied entry `index` here, which changed roles of these brokers; with `true` it ended one that
+    /// its broker may not know of.
+    pub fn roles_changed(&self, index: u64, brokers: &[(u64, bool)], now: Instant64) {
+        let mut state = self.0.lock();
+        if state.term.is_none() {
+            return;
+        }
+        for (broker, ends) in brokers.iter().copied() {
+            let broker = BrokerId(broker);
+            let event = Event::RolesApplied {
+                broker,
+                index,
+                ends,
+            };
+            state.table.step(event, now);
         }
     }
 
@@ -90,10 +113,16 @@ impl Watch {
             boot_epoch: heartbeat.boot_epoch,
             token: Instant64(heartbeat.token),
             answered: heartbeat.answered.map(Instant64),
-            // No entry is waited for: roles are not watched yet.
-            applied: 0,
+            applied: heartbeat.applied,
         };
         let actions = state.table.step(Event::Heartbeat(heard), now);
+        let stopped = actions.iter().filter_map(|action| match *action {
+            Action::Stopped(broker, boot_epoch, index) => {
+                Some(Due::Stopped(broker.0, boot_epoch, index))
+            }
+            _ => None,
+        });
+        state.stopped.extend(stopped);
         let answer = actions.into_iter().find_map(|action| match action {
             Action::Answer(_, answer) => Some(Answered::Heard {
                 token: answer.token.0,
@@ -118,7 +147,9 @@ impl Watch {
             Action::Answer(..) | Action::Refuse(..) | Action::Stopped(..) => None,
         };
         let actions = state.table.step(Event::Tick, now);
-        actions.into_iter().filter_map(due).collect()
+        let stopped = std::mem::take(&mut state.stopped);
+        let others = actions.into_iter().filter_map(due);
+        stopped.into_iter().chain(others).collect()
     }
 
     /// Numbers of the brokers that are neither fenced nor silent; none while this broker does not watch.
@@ -135,6 +166,7 @@ impl State {
         if self.term.is_none() || self.term != present {
             if self.term.is_some() {
                 self.term = None;
+                self.stopped.clear();
                 self.table.step(Event::OfficeLost, now);
             }
             return false;
@@ -159,6 +191,7 @@ impl State {
 mod tests {
     use super::*;
     use bascule_replica::lease::EXPIRY_MS;
+    use bascule_replica::liveness::ROLES_BEHIND_MS;
 
     const BEGIN: Instant64 = Instant64(50_000);
 
@@ -179,6 +212,7 @@ mod tests {
             boot_epoch,
             token: now.0,
             answered: None,
+            applied: 0,
         }
     }
 
@@ -232,6 +266,53 @@ mod tests {
         assert_eq!(watch.tick(Some(office(3, woken)), woken), []);
         let waited = woken.plus(EXPIRY_MS);
         assert_eq!(watch.tick(Some(office(3, waited)), waited), []);
+    }
+
+    #[test]
+    fn a_run_that_has_stopped_an_ended_role_is_due_once() {
+        let watch = watching();
+        let office = Some(office(3, BEGIN));
+        watch.roles_changed(20, &[(1, true), (2, false)], BEGIN);
+        let beat = |broker, boot_epoch, applied| {
+            let heartbeat = Heartbeat {
+                applied,
+                ..beat(boot_epoch, BEGIN)
+            };
+            watch.heartbeat(broker, &heartbeat, office, BEGIN);
+            watch.tick(office, BEGIN)
+        };
+        assert_eq!(beat(1, 10, 19), []);
+        assert_eq!(beat(2, 11, 20), []);
+        assert_eq!(beat(1, 10, 21), [Due::Stopped(1, 10, 20)]);
+        assert_eq!(beat(1, 10, 22), []);
+    }
+
+    #[test]
+    fn a_run_that_takes_over_no_roles_for_long_is_silent() {
+        let watch = Watch::default();
+        for broker in 1..=3 {
+            watch.know(run(broker, 10, false), BEGIN);
+        }
+        watch.begin(3, BEGIN);
+        watch.roles_changed(20, &[(1, false), (2, false)], BEGIN);
+        let mut expired = None;
+        for millis in (0..=ROLES_BEHIND_MS + 2 * EXPIRY_MS).step_by(200) {
+            let now = BEGIN.plus(millis);
+            for broker in 1..=3 {
+                let applied = if broker == 1 { 19 } else { 20 };
+                let heartbeat = Heartbeat {
+                    answered: Some(now.0.saturating_sub(200)),
+                    applied,
+                    ..beat(10, now)
+                };
+                watch.heartbeat(broker, &heartbeat, Some(office(3, now)), now);
+            }
+            let due = watch.tick(Some(office(3, now)), now);
+            assert!(due.is_empty() || due == [Due::Expired(1, 10)], "{due:?}");
+            expired = expired.or((!due.is_empty()).then_some(millis));
+        }
+        let expired = expired.expect("the run is not reported");
+        assert!(expired > ROLES_BEHIND_MS + EXPIRY_MS - 400, "{expired}");
     }
 
     #[test]

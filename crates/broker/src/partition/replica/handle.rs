@@ -1,5 +1,5 @@
 //! What a handle of a partition does for its replicas.
-use super::{ReplicaMessage, RoleSpec, ToBrokers};
+use super::{ReplicaMessage, RoleSpec, RoleTicket, ToBrokers};
 use crate::clock::since_boot;
 use crate::partition::task::Message;
 use crate::partition::{Partition, PartitionContext};
@@ -32,9 +32,10 @@ impl ReadRole {
 }
 
 impl Partition {
-    /// Takes over what the metadata says of its replicas; `own` is the number of this broker.
-    pub(in crate::partition) fn set_role(&self, own: u64, role: Arc<RoleSpec>) {
-        let _ = self.0.messages.send(Message::Role(Box::new((own, role))));
+    /// Takes over what the metadata says of its replicas; `own` is the number of this broker. The ticket is dropped when that is done.
+    pub(in crate::partition) fn set_role(&self, own: u64, role: Arc<RoleSpec>, ticket: RoleTicket) {
+        let message = Message::Role(Box::new((own, role, ticket)));
+        let _ = self.0.messages.send(message);
     }
 
     /// Hands on what came from another broker. Dropped, a fetch answers for itself.

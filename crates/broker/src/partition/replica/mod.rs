@@ -5,7 +5,8 @@
 //!
 //! * [`RoleSpec`]: what the metadata says. [`Replicas`]: roles and open replicas of a broker, and its way to the others.
 //! * [`FetchMessage`], [`AnswerMessage`], [`TakeOverMessage`]: what comes from other brokers; `received`: batches among it.
-//! * `leader`, `take_over`, `follower`: the roles. `links`: links of the last batches.
+//! * `applied`: up to which entry roles were taken over. `leader`, `take_over`, `follower`: the roles. `links`: links of the last batches.
+mod applied;
 mod follower;
 mod handle;
 mod leader;
@@ -17,6 +18,7 @@ mod table;
 mod take_over;
 mod turns;
 
+pub(crate) use applied::RoleTicket;
 pub(super) use follower::FollowerRole;
 pub(super) use handle::ReadRole;
 pub(super) use leader::LeaderRole;

@@ -12,6 +12,10 @@ pub struct RoleChanges {
     pub roles: Vec<RoleSpec>,
     /// Incarnations without a role from now on.
     pub removed: Vec<u64>,
+    /// The roles of every entry up to this are handed over, and partitions with one replica that they paused are closed.
+    pub applied: u64,
+    /// Brokers some of whose roles the entry changed, and whether it ended one that its broker may not know of.
+    pub changed: Vec<(u64, bool)>,
 }
 
 /// One partition. Brokers are named by their numbers in the group of voters.

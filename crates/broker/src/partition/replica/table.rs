@@ -1,5 +1,6 @@
 //! Roles and open replicas of a broker.
 use super::super::{Partition, PartitionSpec};
+use super::applied::AppliedRoles;
 use super::messages::{Question, SlotState};
 use super::role::{RoleChanges, RoleSpec};
 use bascule_log::Start;
@@ -101,6 +102,7 @@ pub(crate) struct Replicas {
     changes: Mutex<VecDeque<LogChange>>,
     asked: Notify,
     to_brokers: OnceLock<Arc<dyn ToBrokers>>,
+    applied: AppliedRoles,
 }
 
 #[derive(Debug, Default)]
@@ -123,6 +125,11 @@ impl Replicas {
         self.to_brokers.get()
     }
 
+    /// Index of the last entry (inclusive) whose roles the replicas have taken over, and those of all entries before it.
+    pub fn applied(&self) -> u64 {
+        self.applied.index()
+    }
+
     /// Takes over roles as of entry `index`; those of an older entry are ignored.
     pub fn set_roles(&self, index: u64, changes: RoleChanges) {
         let mut table = self.table.lock();
@@ -138,9 +145,10 @@ impl Replicas {
             let incarnation = role.incarnation;
             table.roles.insert(incarnation, role.clone());
             if let Some((partition, _)) = table.open.get(&incarnation) {
-                partition.set_role(table.own, role);
+                partition.set_role(table.own, role, self.applied.hand_over(index));
             }
         }
+        self.applied.know(changes.applied);
     }
 
     /// A replica was opened: it gets its role, if that is known.
@@ -148,7 +156,8 @@ impl Replicas {
         let mut table = self.table.lock();
         let incarnation = partition.identity().incarnation;
         if let Some(role) = table.roles.get(&incarnation) {
-            partition.set_role(table.own, role.clone());
+            let ticket = self.applied.hand_over(table.index);
+            partition.set_role(table.own, role.clone(), ticket);
         }
         table.open.insert(incarnation, (partition.clone(), spec));
     }
