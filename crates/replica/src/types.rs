@@ -123,16 +123,25 @@ pub struct Config {
 }
 
 impl Config {
-    /// Whether an applied entry could name this broker: confirmed, clean, able, eligible, not cut, not tried.
+    /// Whether an applied entry could name this broker: confirmed, clean, able, eligible, not cut.
     pub fn can_lead(&self, broker: BrokerId) -> bool {
         self.eligible.contains(&broker)
             && self.replicas.get(&broker).is_some_and(|replica| {
-                replica.confirmed
-                    && !replica.unclean
-                    && !replica.unable
-                    && !replica.cut
-                    && !replica.tried
+                replica.confirmed && !replica.unclean && !replica.unable && !replica.cut
             })
+    }
+
+    /// Whether an applied entry could name one of the other brokers.
+    pub fn another_can_lead(&self, than: BrokerId) -> bool {
+        let mut others = self.eligible.iter().filter(|&&other| other != than);
+        others.any(|&other| self.can_lead(other))
+    }
+
+    /// Whether the broker has not resigned since the high watermark last moved.
+    pub fn is_untried(&self, broker: BrokerId) -> bool {
+        self.replicas
+            .get(&broker)
+            .is_some_and(|replica| !replica.tried)
     }
 
     /// Whether the broker's replica is flagged as unclean.

@@ -106,6 +106,7 @@ fn events() -> impl Strategy<Value = Event> {
         1 => (number(), number()).prop_map(|(log_start, first)| Event::Stored(Stored { log_start, first })),
         1 => (0..5u64).prop_map(|member| Event::Leaving(BrokerId(member))),
         1 => Just(Event::SoloEnded),
+        1 => number().prop_map(|partition_epoch| Event::Halted { partition_epoch }),
     ]
 }
 

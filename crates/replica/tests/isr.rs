@@ -2,10 +2,10 @@
 mod common;
 
 use bascule_replica::leader::{
-    Action, Actions, Event, Health, IsrChange, Phase, Reason, Resignation,
+    AckPolicy, Action, Actions, Ends, Event, Health, IsrChange, Leader, Phase, Reason, Resignation,
 };
 use bascule_replica::types::{BrokerId, Instant64};
-use common::{A, B, C, Served, at, config};
+use common::{A, B, C, FOREVER, Served, at, config};
 use std::collections::BTreeSet;
 
 fn proposal(isr: &[BrokerId], verified: &[(BrokerId, u64)]) -> Action {
@@ -159,6 +159,28 @@ fn n35_the_standstill_counts_from_when_the_high_watermark_fell_behind() {
 }
 
 #[test]
+fn a_standstill_does_not_count_while_there_is_no_lease() {
+    let ends = Ends {
+        log: 1,
+        durable: 1,
+        ..Ends::default()
+    };
+    let mut leader = Leader::new(A, config(&[A, B]), ends, at(1_000), at(0));
+    leader.step(Event::Opened { epoch_start: 0 }, at(0));
+    let tick = |leader: &mut Leader, now| {
+        let actions = leader.step(Event::Tick(Health::default()), now);
+        actions
+            .iter()
+            .any(|action| matches!(action, Action::Resign(_)))
+    };
+    assert!(!tick(&mut leader, at(20_000)));
+    leader.step(Event::Lease(FOREVER), at(20_000));
+    assert_eq!(leader.phase(), Phase::Serving);
+    assert!(!tick(&mut leader, at(24_999)));
+    assert!(tick(&mut leader, at(25_000)));
+}
+
+#[test]
 fn n43_a_leader_that_resigned_resumes_only_after_the_refusal_is_applied() {
     let mut served = Served::new(config(&[A, B]), 0);
     served.append(1, at(0));
@@ -223,6 +245,64 @@ fn a_disk_call_that_does_not_end_resigns() {
         actions.to_vec(),
         [Action::Stop, resignation(Reason::StuckCall, 10, false)]
     );
+}
+
+#[test]
+fn n39_whoever_is_not_well_leads_on_while_nobody_else_can() {
+    let ill = Health {
+        oldest_call_ms: 60_000,
+        directory_failed: true,
+        disk_full: true,
+        damaged_ms: Some(60_000),
+    };
+    let mut alone = config(&[A, B]);
+    if let Some(replica) = alone.replicas.get_mut(&B) {
+        replica.unable = true;
+    }
+    let mut served = Served::new(alone, 5);
+    served.fetch(B, 5, at(1));
+    assert_eq!(served.leader.step(Event::Tick(ill), at(2)).len(), 0);
+    let mut able = config(&[A, B]);
+    able.partition_epoch = 11;
+    if let Some(replica) = able.replicas.get_mut(&B) {
+        // It resigned for a standstill: whoever leads now can do less than it.
+        replica.tried = true;
+    }
+    served.leader.step(Event::Role(able), at(3));
+    let actions = served.leader.step(Event::Tick(ill), at(4));
+    let expected = resignation(Reason::DirectoryFailed, 11, false);
+    assert!(actions.contains(&expected), "{actions:?}");
+}
+
+#[test]
+fn a_role_that_was_stopped_from_outside_resumes_when_its_resignation_is_void() {
+    let mut served = Served::new(config(&[A, B]), 5);
+    served.append(6, at(0));
+    let wait = Event::Wait {
+        ticket: 1,
+        end: 6,
+        policy: AckPolicy::Leader,
+    };
+    let halted = |partition_epoch| Event::Halted { partition_epoch };
+    let actions = served.leader.step(halted(10), at(1));
+    assert_eq!(actions.to_vec(), [Action::Stop]);
+    assert_eq!(served.leader.phase(), Phase::Stopped);
+    assert!(served.leader.admit(AckPolicy::Leader, at(1)).is_err());
+    served.leader.step(Event::Durable { end: 6 }, at(2));
+    assert_eq!(served.leader.step(wait, at(2)).len(), 0, "answers are held");
+    // Another resignation follows, which names an entry that the task has not seen.
+    served.leader.step(halted(12), at(3));
+    let at_epoch = |partition_epoch| {
+        let mut newer = config(&[A, B]);
+        newer.partition_epoch = partition_epoch;
+        Event::Role(newer)
+    };
+    assert_eq!(served.leader.step(at_epoch(12), at(4)).len(), 0);
+    assert_eq!(served.leader.phase(), Phase::Stopped);
+    let actions = served.leader.step(at_epoch(13), at(5));
+    assert_eq!(actions.to_vec(), [Action::Ack(1)]);
+    assert_eq!(served.leader.step(halted(12), at(6)).len(), 0, "it is void");
+    assert_eq!(served.leader.phase(), Phase::Serving);
 }
 
 #[test]

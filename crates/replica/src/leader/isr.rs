@@ -221,16 +221,17 @@ impl Leader {
         }
     }
 
-    /// Resigns if the leader cannot do its work and, where that matters, another member can.
+    /// Resigns if the leader cannot do its work, and another member can: without one, nothing is gained, and reads would end (N39).
     pub(super) fn maybe_resign(&mut self, health: Health, now: Instant64, out: &mut Actions) {
         if !matches!(self.phase, Phase::Serving | Phase::Suspended) {
             return;
         }
-        let other = self
-            .config
-            .isr
-            .union(&self.config.eligible)
-            .any(|&member| member != self.id && self.config.can_lead(member));
+        if !self.config.another_can_lead(self.id) {
+            return;
+        }
+        let is_untried = |member: &BrokerId| {
+            *member != self.id && self.config.can_lead(*member) && self.config.is_untried(*member)
+        };
         let intact = |member: &BrokerId| {
             *member != self.id
                 && self
@@ -242,13 +243,16 @@ impl Leader {
             Reason::DirectoryFailed
         } else if health.oldest_call_ms > STUCK_CALL_MS {
             Reason::StuckCall
-        } else if health.disk_full && other && now >= self.standstill.next {
+        } else if health.disk_full && now >= self.standstill.next {
             Reason::DiskFull
         } else if health.damaged_ms.is_some_and(|age| age >= DAMAGE_MS)
             && self.config.isr.iter().any(intact)
         {
             Reason::Damage
-        } else if self.phase == Phase::Serving && self.standstill.is_over(now) && other {
+        } else if self.phase == Phase::Serving
+            && self.standstill.is_over(now)
+            && self.config.eligible.iter().any(is_untried)
+        {
             Reason::Standstill
         } else {
             return;

@@ -123,6 +123,12 @@ pub enum Event {
     },
     /// A fetch or progress of a follower.
     Fetch(Fetch, Found),
+    /// The role was stopped from outside, and a resignation sent: the caller found that the task does not run. It resumes only with a
+    /// newer partition epoch than that resignation names.
+    Halted {
+        /// Of the resignation.
+        partition_epoch: u64,
+    },
     /// A member said that it stops: no need to wait for the lag.
     Leaving(BrokerId),
     /// A round of group commit has ended since [`Action::EndSolo`].
@@ -204,7 +210,7 @@ pub enum Reason {
     StuckCall,
     /// The directory failed.
     DirectoryFailed,
-    /// The disk is full and another member can lead.
+    /// The disk is full.
     DiskFull,
     /// Own damage is not repaired and another member is intact.
     Damage,

@@ -31,7 +31,7 @@ pub enum Phase {
     Serving,
     /// Its lease has run out: holds answers, the high watermark and reads.
     Suspended,
-    /// It resigned; it resumes only when a newer entry of the same leader epoch is applied.
+    /// It resigned, or was stopped for a resignation; it resumes only when a newer entry of the same leader epoch is applied.
     Stopped,
     /// An entry ended the role.
     Ended,
@@ -107,6 +107,8 @@ pub struct Leader {
     solo_ends: bool,
     standstill: Standstill,
     resignation: Option<(Resignation, Instant64)>,
+    /// Partition epoch that the last resignation from outside names: with no older one the role may resume.
+    halted_at: u64,
     pending: PendingAcks,
 }
 
@@ -146,6 +148,7 @@ impl Leader {
             solo_ends: false,
             standstill: Standstill::default(),
             resignation: None,
+            halted_at: 0,
             pending: PendingAcks::default(),
         };
         leader.match_members(now);
@@ -231,6 +234,7 @@ impl Leader {
                 policy,
             } => self.pending.add(ticket, end, policy),
             Event::Fetch(fetch, found) => self.fetch(&fetch, &found, now, &mut out),
+            Event::Halted { partition_epoch } => self.halt(partition_epoch, &mut out),
             Event::Leaving(member) => {
                 self.leaving.insert(member);
                 self.shrink(&BTreeSet::from([member]), now, &mut out);
@@ -302,9 +306,21 @@ impl Leader {
             return;
         }
         self.match_members(now);
-        if self.phase == Phase::Stopped {
+        if self.phase == Phase::Stopped && self.config.partition_epoch > self.halted_at {
             self.phase = Phase::Suspended;
             self.follow_lease(now);
+        }
+    }
+
+    /// A resignation that names an older partition epoch is void already.
+    fn halt(&mut self, partition_epoch: u64, out: &mut Actions) {
+        if partition_epoch < self.config.partition_epoch {
+            return;
+        }
+        self.halted_at = self.halted_at.max(partition_epoch);
+        if matches!(self.phase, Phase::Serving | Phase::Suspended) {
+            self.phase = Phase::Stopped;
+            out.push(Action::Stop);
         }
     }
 

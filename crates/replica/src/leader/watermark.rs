@@ -100,8 +100,9 @@ impl Leader {
                 out.push(Action::RaiseHighWatermark(end));
             }
         }
-        self.standstill
-            .watch(self.high_watermark >= self.log_end, now);
+        // Without a lease it is not this leader's followers that are missing.
+        let counts = self.phase != Phase::Suspended && self.high_watermark < self.log_end;
+        self.standstill.watch(!counts, now);
         if self.phase == Phase::Serving {
             let own = self.own_counted();
             self.pending.release(self.high_watermark, own, out);
