@@ -204,6 +204,12 @@ impl GroupCommitter {
         self.queue.statistics()
     }
 
+    /// A number that is odd while a round of syncs waits for the disk, and another one after each of its calls: an odd one that
+    /// stays shows a call that does not end.
+    pub fn progress(&self) -> u64 {
+        self.queue.progress()
+    }
+
     /// Damage of the WAL that was found when it was opened, in the order in which it was written. [`crate::Log::open`] returns
     /// the records that a log lost by it.
     pub fn wal_damages(&self) -> Vec<WalDamage> {

@@ -3,6 +3,7 @@
 //! With few dirty segments a round usually syncs each file; with many it writes to the [`Wal`] instead, if there is one.
 use crate::commit::group_committer::SyncStatistics;
 use crate::commit::histogram::Histogram;
+use crate::commit::progress::Progress;
 use crate::failpoint;
 use crate::io::disk::SyncFile;
 use crate::io::failure::Failure;
@@ -60,6 +61,7 @@ pub(crate) struct SyncQueue {
     nanos: AtomicU64,
     longest_nanos: AtomicU64,
     durations: Histogram,
+    progress: Progress,
 }
 
 impl std::fmt::Debug for SyncQueue {
@@ -87,6 +89,7 @@ impl SyncQueue {
             nanos: AtomicU64::new(0),
             longest_nanos: AtomicU64::new(0),
             durations: Histogram::default(),
+            progress: Progress::default(),
         })
     }
 
@@ -103,6 +106,11 @@ impl SyncQueue {
             wal_rounds: read(&self.wal_rounds),
             wal_bytes: read(&self.wal_bytes),
         }
+    }
+
+    /// Odd while a round waits for the disk; another number after each of its calls.
+    pub fn progress(&self) -> u64 {
+        self.progress.value()
     }
 
     /// The WAL, where there is one.
@@ -193,7 +201,10 @@ impl SyncQueue {
         let round = self.finished.load(Ordering::Relaxed) + 1;
         if self.failure().is_none() {
             let started = Instant::now();
-            match self.sync_all(round, requests) {
+            self.progress.begin();
+            let synced = self.sync_all(round, requests);
+            self.progress.end();
+            match synced {
                 Ok(files) => {
                     failpoint::pass("publish.synced");
                     self.synced_files.fetch_add(files as u64, Ordering::Relaxed);
@@ -262,7 +273,10 @@ impl SyncQueue {
             .iter()
             .filter_map(|request| request.directory.as_deref())
             .filter(|directory| directory.first_in(round))
-            .try_for_each(SyncFile::sync_names)?;
+            .try_for_each(|directory| {
+                self.progress.passed();
+                directory.sync_names()
+            })?;
         for range in ranges {
             range.shared.set_in_wal(in_wal);
             if !in_wal {
@@ -274,9 +288,9 @@ impl SyncQueue {
 
     fn sync_files(&self, files: &[&SyncFile]) -> Result<(), Error> {
         if !self.threads || files.len() < PARALLEL {
-            files.iter().try_for_each(|file| file.sync())
+            files.iter().try_for_each(|file| self.sync(file))
         } else {
-            sync_parallel(files)
+            self.sync_parallel(files)
         }
     }
 
@@ -285,33 +299,40 @@ impl SyncQueue {
         let Some(bytes) = wal.write(ranges)? else {
             return Ok(false);
         };
+        self.progress.passed();
         self.wal_rounds.fetch_add(1, Ordering::Relaxed);
         self.wal_bytes.fetch_add(bytes, Ordering::Relaxed);
         Ok(true)
     }
-}
 
-fn sync_parallel(files: &[&SyncFile]) -> Result<(), Error> {
-    let each = |chunk: &[&SyncFile]| chunk.iter().try_for_each(|file| file.sync());
-    std::thread::scope(|scope| {
-        let (mut mine, mut others) = (Vec::new(), Vec::new());
-        for chunk in files.chunks(files.len().div_ceil(PARALLEL)) {
-            // One chunk, and what finds no thread, is done here.
-            let thread = (others.len() + 1 < PARALLEL)
-                .then(|| Builder::new().spawn_scoped(scope, move || each(chunk)));
-            match thread {
-                Some(Ok(thread)) => others.push(thread),
-                _ => mine.push(chunk),
+    fn sync(&self, file: &SyncFile) -> Result<(), Error> {
+        let synced = file.sync();
+        self.progress.passed();
+        synced
+    }
+
+    fn sync_parallel(&self, files: &[&SyncFile]) -> Result<(), Error> {
+        let each = |chunk: &[&SyncFile]| chunk.iter().try_for_each(|file| self.sync(file));
+        std::thread::scope(|scope| {
+            let (mut mine, mut others) = (Vec::new(), Vec::new());
+            for chunk in files.chunks(files.len().div_ceil(PARALLEL)) {
+                // One chunk, and what finds no thread, is done here.
+                let thread = (others.len() + 1 < PARALLEL)
+                    .then(|| Builder::new().spawn_scoped(scope, move || each(chunk)));
+                match thread {
+                    Some(Ok(thread)) => others.push(thread),
+                    _ => mine.push(chunk),
+                }
             }
-        }
-        let mut result = mine.into_iter().try_for_each(each);
-        for other in others {
-            let outcome = other.join().unwrap_or_else(|_| {
-                let source = std::io::Error::other("the syncing thread panicked");
-                Err(Error::io(IoOp::Sync, Path::new("the log"), source))
-            });
-            result = result.and(outcome);
-        }
-        result
-    })
+            let mut result = mine.into_iter().try_for_each(each);
+            for other in others {
+                let outcome = other.join().unwrap_or_else(|_| {
+                    let source = std::io::Error::other("the syncing thread panicked");
+                    Err(Error::io(IoOp::Sync, Path::new("the log"), source))
+                });
+                result = result.and(outcome);
+            }
+            result
+        })
+    }
 }
