@@ -2,6 +2,7 @@
 use crate::faults::Kind;
 use std::ffi::CString;
 use std::os::unix::ffi::OsStringExt;
+use std::path::PathBuf;
 use std::sync::OnceLock;
 
 /// One kind of call that is made to fail.
@@ -32,6 +33,8 @@ pub struct Config {
     pub counts: Option<CString>,
     /// Pause before each sync, microseconds.
     pub sync_delay_us: u64,
+    /// What is wrong at a moment.
+    pub now: Option<PathBuf>,
 }
 
 static CONFIG: OnceLock<Config> = OnceLock::new();
@@ -46,6 +49,7 @@ pub fn config() -> &'static Config {
         sync_delay_us: text("SHIM_SYNC_DELAY_US")
             .and_then(|text| text.parse().ok())
             .unwrap_or(0),
+        now: std::env::var_os("SHIM_NOW").map(PathBuf::from),
     })
 }
 

@@ -54,6 +54,9 @@ impl Kind {
 static CALLS: [AtomicU64; KINDS.len()] = [const { AtomicU64::new(0) }; KINDS.len()];
 static HALF_TAKEN: AtomicBool = AtomicBool::new(false);
 
+/// Between two looks at what is wrong.
+const LOOK: Duration = Duration::from_millis(5);
+
 /// Descriptors of our files, by number. Beyond this many nothing is tracked.
 const TRACKED: usize = 1 << 16;
 static FILES: [AtomicBool; TRACKED] = [const { AtomicBool::new(false) }; TRACKED];
@@ -101,6 +104,11 @@ pub fn fails(kind: Kind) -> bool {
     if SYNC_FAILED.replace(false) {
         write_down(WENT_ON, kind, 0, 0);
     }
+    if is_ill(kind) {
+        // SAFETY: the C library's place for `errno` of this thread is always there.
+        unsafe { *libc::__errno_location() = libc::ENOSPC };
+        return true;
+    }
     let Some(calls) = CALLS.get(kind as usize) else {
         return false;
     };
@@ -116,6 +124,25 @@ pub fn fails(kind: Kind) -> bool {
     // SAFETY: the C library's place for `errno` of this thread is always there.
     unsafe { *libc::__errno_location() = fault.errno };
     true
+}
+
+/// Waits while calls of this kind are held; whether it has to fail for want of space.
+fn is_ill(kind: Kind) -> bool {
+    let Some(file) = &config().now else {
+        return false;
+    };
+    let held = match kind {
+        Kind::Sync => "hold sync",
+        Kind::Write => "hold write",
+        _ => return false,
+    };
+    loop {
+        let wrong = std::fs::read_to_string(file).unwrap_or_default();
+        if wrong.trim() != held {
+            return kind == Kind::Write && wrong.trim() == "full";
+        }
+        std::thread::sleep(LOOK);
+    }
 }
 
 /// Whether this failing write is the one to be cut short.

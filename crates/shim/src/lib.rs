@@ -9,6 +9,7 @@
 //! | `SHIM_LEDGER` | file to which each failed call is appended, as an entry of `crates/rig/src/ledger.rs` of kind 100, and the first call of a thread after a failed sync of its own, kind 102 |
 //! | `SHIM_COUNTS` | file that gets `<kind> <calls>` lines when the process ends |
 //! | `SHIM_SYNC_DELAY_US` | pause before each sync, microseconds |
+//! | `SHIM_NOW` | file that says what is wrong for as long as it does: `hold sync` or `hold write` (such calls wait), `full` (writes fail with `ENOSPC`); absent = nothing |
 //!
 //! Kinds: `open`, `write`, `sync`, `rename`, `unlink`, `truncate`, `mkdir`. Calls that bypass the C library are not seen.
 mod config;
