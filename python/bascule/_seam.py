@@ -116,7 +116,7 @@ class PartitionChange(NamedTuple):
     Attributes:
         incarnation: the partition.
         number: of the partition in its stream.
-        change: e.g. `failed`, `damaged`, `recovered`, `full`, `writable`.
+        change: e.g. `failed`, `damaged`, `recovered`, `full`, `writable`, `resigned`, `able`.
         message: one sentence.
         fields: JSON object.
     """

@@ -8,6 +8,7 @@ from bascule.control import MetadataLog
 from bascule.logs import emit, written
 
 _PARTITION_LEVELS = {
+    "able": 20,
     "archive_void": 40,
     "unarchived": 40,
     "unread": 40,

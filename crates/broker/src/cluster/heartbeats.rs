@@ -4,32 +4,66 @@ use crate::clock::since_boot;
 use crate::consensus::network::{Kind, Transport, decode, encode};
 use crate::consensus::raft::Voter;
 use crate::events::{Event, Level};
+use crate::replication::health::{Disk, HealthWatch};
 use crate::replication::heartbeat::{Answered, Heartbeat};
 use crate::replication::liveness::{Authority, Due};
 use bascule_replica::lease::LEASE_MS;
+use parking_lot::Mutex;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
+use std::{io, thread};
+use tokio::runtime::Handle;
 
 /// Between two looks at the clock: heartbeats are due every 200 ms, and a broker is silent after 1.75 s.
 const TICK: Duration = Duration::from_millis(50);
+/// Ticks between two looks at disk calls and tasks.
+const LOOK: u32 = 4;
 
-/// Sends heartbeats, and reports who is silent, until it is dropped.
-pub(super) async fn run(shared: Arc<Shared>) {
-    let mut tick = tokio::time::interval(TICK);
-    tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-    loop {
-        tick.tick().await;
-        let Some(Running { voter, brokers, .. }) = shared.running.get() else {
-            continue;
+/// Has heartbeats sent, the disk and tasks watched, and silent brokers reported. Dropping it ends that.
+#[derive(Debug)]
+pub(super) struct Beat(Arc<AtomicBool>);
+
+/// What was seen so far, and how often.
+#[derive(Debug, Default)]
+struct Looks {
+    health: HealthWatch,
+    count: u32,
+}
+
+impl Beat {
+    /// A thread of its own begins each tick: it wakes a thread of the runtime, also when the one that served the network last hangs
+    /// in a call to the disk and no other one has noticed.
+    ///
+    /// # Errors
+    /// There is no thread for it.
+    pub fn start(shared: &Arc<Shared>, runtime: &Handle) -> io::Result<Self> {
+        let stopped = Arc::new(AtomicBool::new(false));
+        let (theirs, shared) = (stopped.clone(), Arc::downgrade(shared));
+        let (runtime, looks) = (runtime.clone(), Arc::<Mutex<Looks>>::default());
+        let begin = move || {
+            while !theirs.load(Ordering::Relaxed) {
+                let Some(shared) = shared.upgrade() else {
+                    return;
+                };
+                // One that waits is enough: all threads of the runtime may hang.
+                if Arc::strong_count(&looks) == 1 {
+                    let looks = looks.clone();
+                    runtime.spawn(async move { shared.tick(&mut looks.lock()) });
+                }
+                thread::sleep(TICK);
+            }
         };
-        let boot_epoch = brokers.own_boot_epoch();
-        // A run that is not registered has nothing to keep.
-        if boot_epoch > 0
-            && let Some(heartbeat) = shared.lease.due(boot_epoch, shared.applied_roles(), since_boot())
-        {
-            tokio::spawn(send(shared.clone(), heartbeat));
-        }
-        shared.expire(voter);
+        thread::Builder::new()
+            .name("heartbeats".into())
+            .spawn(begin)?;
+        Ok(Self(stopped))
+    }
+}
+
+impl Drop for Beat {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
     }
 }
 
@@ -58,6 +92,46 @@ async fn send(shared: Arc<Shared>, heartbeat: Heartbeat) {
 }
 
 impl Shared {
+    fn tick(self: Arc<Self>, looks: &mut Looks) {
+        let Some(Running { voter, brokers, .. }) = self.running.get() else {
+            return;
+        };
+        let boot_epoch = brokers.own_boot_epoch();
+        // A run that is not registered has nothing to keep.
+        if boot_epoch > 0
+            && let Some(heartbeat) = self
+                .lease
+                .due(boot_epoch, self.applied_roles(), since_boot())
+        {
+            tokio::spawn(send(self.clone(), heartbeat));
+        }
+        self.expire(voter);
+        looks.count = (looks.count + 1) % LOOK;
+        if looks.count == 0 {
+            self.watch_health(&mut looks.health);
+        }
+    }
+
+    /// Resigns for leaders whose tasks hang, and reports replicas that can lead again.
+    fn watch_health(&self, health: &mut HealthWatch) {
+        let (Some(partitions), Some(committer)) =
+            (self.partitions.upgrade(), self.committer.upgrade())
+        else {
+            return;
+        };
+        let disk = Disk {
+            progress: committer.progress(),
+            has_failed: committer.failure().is_some(),
+            is_full: partitions.disk_full.is_full(&self.data),
+        };
+        let reports = health.look(&partitions.replicas, disk, since_boot());
+        if let Some(to_brokers) = partitions.replicas.to_brokers() {
+            for (incarnation, report) in reports {
+                to_brokers.report(incarnation, report);
+            }
+        }
+    }
+
     fn applied_roles(&self) -> u64 {
         let partitions = self.partitions.upgrade();
         partitions.map_or(0, |partitions| partitions.replicas.applied())

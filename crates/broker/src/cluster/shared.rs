@@ -8,10 +8,12 @@ use crate::partition::PartitionContext;
 use crate::peer::{Brokers, Dialer};
 use crate::replication::heartbeat::OwnLease;
 use crate::replication::liveness::Watch;
+use bascule_log::GroupCommitter;
 use bascule_wire::ErrorCode;
 use bytes::Bytes;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::{Arc, OnceLock, Weak};
 use tokio::sync::watch;
 
@@ -89,6 +91,10 @@ pub(super) struct Shared {
     pub applied: Arc<Applied>,
     /// What heartbeats report of; they hold this, too.
     pub partitions: Weak<PartitionContext>,
+    /// The same.
+    pub committer: Weak<GroupCommitter>,
+    /// Directory of the data.
+    pub data: PathBuf,
     pub running: OnceLock<Running>,
     /// Whom this broker hears as the controller.
     pub watch: Watch,

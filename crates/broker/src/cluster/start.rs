@@ -1,7 +1,7 @@
 //! From a data directory to a voter.
 use super::checks::{check_begin, check_vote, open_vote};
 use super::door::{ClusterDoor, Port, Reporter};
-use super::heartbeats;
+use super::heartbeats::Beat;
 use super::node::NodeFile;
 use super::shared::{Applied, Running, Shared};
 use super::{ClusterSettings, ClusterStatus, Run};
@@ -53,7 +53,8 @@ pub(crate) struct Member {
     node: Arc<Mutex<NodeFile>>,
     directory_id: String,
     data: PathBuf,
-    tasks: [AbortHandle; 2],
+    task: AbortHandle,
+    _beat: Beat,
 }
 
 /// What a start needs.
@@ -133,6 +134,8 @@ impl Member {
             names,
             applied,
             partitions: Arc::downgrade(&start.uses.partitions),
+            committer: Arc::downgrade(start.committer),
+            data: start.data.to_owned(),
             running: OnceLock::new(),
             watch: Watch::default(),
             lease: Arc::default(),
@@ -166,20 +169,18 @@ impl Member {
             tls,
             uses: start.uses,
         };
-        let tasks = [
-            start.runtime.spawn(parts.run()).abort_handle(),
-            start
-                .runtime
-                .spawn(heartbeats::run(shared.clone()))
-                .abort_handle(),
-        ];
+        let beat = Beat::start(&shared, start.runtime);
+        let beat =
+            beat.map_err(|error| EngineError::new(ErrorCode::Internal, error.to_string()))?;
+        let task = start.runtime.spawn(parts.run()).abort_handle();
         let member = Self {
             shared,
             founding,
             node,
             directory_id: start.directory_id.to_owned(),
             data: start.data.to_owned(),
-            tasks,
+            task,
+            _beat: beat,
         };
         let opened = Opened {
             door: Arc::new(door),
@@ -245,7 +246,7 @@ impl Member {
 
 impl Drop for Member {
     fn drop(&mut self) {
-        self.tasks.iter().for_each(AbortHandle::abort);
+        self.task.abort();
     }
 }
 

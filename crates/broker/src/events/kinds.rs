@@ -160,6 +160,8 @@ macro_rules! names {
 names! {
     /// A change of a partition.
     PartitionChange {
+        /// Its replica here can lead again.
+        Able = "able",
         /// What an archive was said to have is more than the log has.
         ArchiveVoid = "archive_void",
         /// Compaction ran.
@@ -184,6 +186,8 @@ names! {
         MessageIdsUnknown = "message_ids_unknown",
         /// Recovery found something to do.
         Recovered = "recovered",
+        /// The leader cannot do its work: another replica is to lead.
+        Resigned = "resigned",
         /// Retention removed records that the archive does not have.
         Unarchived = "unarchived",
         /// Retention removed records that a query had not processed.

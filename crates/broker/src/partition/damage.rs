@@ -1,5 +1,6 @@
 //! What a partition says of damaged records: to the log of the broker once for each range, to callers every time.
 use super::Partition;
+use crate::clock::since_boot;
 use crate::events::PartitionChange;
 use bascule_log::integrity::{Damage, Fault};
 use std::sync::Arc;
@@ -23,6 +24,7 @@ impl Partition {
     }
 
     fn report_damage(&self, damage: &Damage) {
+        self.0.read_role.damaged.note(since_boot());
         let statistics = &self.0.context.statistics;
         statistics.damaged_ranges.add(1);
         statistics.damaged_offsets.add(damage.end - damage.start);

@@ -6,7 +6,7 @@ use super::commit::AppendReply;
 use super::jetstream::Ids;
 use super::link::LinkRequest;
 use super::message_id_file::MessageIdFile;
-use super::replica::{ReplicaMessage, Role, RoleSpec, RoleTicket, TICK_MS};
+use super::replica::{ReplicaMessage, Role, RoleSpec, RoleTicket, TICK_MS, Turns};
 use super::writer::Writer;
 use super::{AckLevel, EndReason, NatsAcks, Partition, PartitionSpec, Payload, maintenance};
 use crate::events::PartitionChange;
@@ -166,23 +166,39 @@ impl Task {
                         return (EndReason::Closed, None);
                     }
                     self.look_again(count).await;
-                    if let Some(shutdown) = self.handle().await {
+                    self.turns().pass();
+                    let shutdown = self.handle().await;
+                    self.turns().pass();
+                    if let Some(shutdown) = shutdown {
                         return shutdown;
                     }
                     self.expect_checkpoint();
                 }
                 _ = self.cleaner.tick() => {
+                    self.turns().pass();
                     self.maintain().await;
+                    self.turns().pass();
                     self.expect_checkpoint();
                 }
-                () = ticked(&mut self.tick) => self.writer.tick(),
+                () = ticked(&mut self.tick) => {
+                    self.turns().pass();
+                    self.writer.tick();
+                    self.turns().pass();
+                }
                 () = passed(&mut self.checkpoint) => {
                     self.checkpoint = None;
+                    self.turns().pass();
                     self.write_checkpoint();
                     self.save_ids_when_due().await;
+                    self.turns().pass();
                 }
             }
         }
+    }
+
+    /// Those of this task: a turn that does not end shows that it hangs.
+    fn turns(&self) -> &Turns {
+        &self.partition.0.read_role.turns
     }
 
     /// Something may have changed: the checkpoint is checked within its interval.

@@ -39,7 +39,7 @@ pub(super) struct Writer {
     /// Why the rest of this group cannot be appended.
     pub(super) broken: Option<AppendError>,
     /// When the disk was last full, until a report that there is space again.
-    full: Option<Instant>,
+    pub(super) full: Option<Instant>,
     /// Why nothing can be encrypted that has to be.
     key_unavailable: Option<String>,
     /// Ids of messages.

@@ -3,8 +3,9 @@
 //! Replicas decide in their partition's task (`partition::replica`). * `fetcher`: one connection to each broker that leads
 //! something which is followed here. * `reports`: what replicas tell the controller, as entries of the metadata log. * `roles`: the
 //! [`Hub`] that connects them. * [`take_over`]: what a broker that begins to lead asks. * [`heartbeat`]: what a broker says to the controller, and its lease. [`liveness`]: whom the
-//! controller hears.
+//! controller hears. [`health`]: disk calls and tasks that hang.
 mod fetcher;
+pub(crate) mod health;
 pub(crate) mod heartbeat;
 pub(crate) mod liveness;
 mod reports;

@@ -129,6 +129,11 @@ fn entries(brokers: &Brokers, reports: &[(u64, ReplicaReport)]) -> Vec<Bytes> {
                 "flags": ["unclean"],
                 "leader_epoch": leader_epoch,
             })),
+            ReplicaReport::Able { leader_epoch } => flags.push(json!({
+                "incarnation": incarnation,
+                "flags": ["able"],
+                "leader_epoch": leader_epoch,
+            })),
             ReplicaReport::Leader {
                 leader_epoch,
                 last_epoch,

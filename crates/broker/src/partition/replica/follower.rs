@@ -215,8 +215,11 @@ impl FollowerRole {
                 .commit(Box::new(move |outcome| partition.send_durable(outcome)));
         }
         match appended {
-            Ok(_) => {}
+            Ok(_) => site.partition.context().disk_full.stored(),
             Err(error) if error.is_transient() => {
+                if matches!(error, Error::Full { .. }) {
+                    site.partition.context().disk_full.refused();
+                }
                 self.held_until = Some(now().plus(FULL_PAUSE_MS));
             }
             // What came is not what the leader has: it is asked for again.

@@ -1,4 +1,6 @@
 //! What a handle of a partition does for its replicas.
+use super::gate::Gate;
+use super::health::{DamagedSince, Turns};
 use super::{ReplicaMessage, RoleSpec, RoleTicket, ToBrokers};
 use crate::clock::since_boot;
 use crate::partition::task::Message;
@@ -19,6 +21,12 @@ pub(in crate::partition) struct ReadRole {
     reads_until: AtomicU64,
     /// The broker stops: it takes no more records as a leader of several replicas.
     has_stopped: AtomicBool,
+    /// Stops the role of a leader that resigns.
+    gate: Gate,
+    /// Of the task.
+    pub turns: Turns,
+    /// Of the log.
+    pub damaged: DamagedSince,
 }
 
 impl ReadRole {
@@ -53,17 +61,23 @@ impl Partition {
         self.0.context.replicas.to_brokers()
     }
 
-    /// The leader's epoch has begun here.
-    pub(in crate::partition) fn begin_leading(&self, epoch_start: u64) {
+    /// The leader's epoch has begun here, at this offset.
+    pub(in crate::partition) fn begin_leading(&self, leader_epoch: u64, epoch_start: u64) {
         let role = &self.0.read_role;
         role.epoch_start.store(epoch_start, Ordering::Release);
+        role.gate.begin(leader_epoch);
         let leads = !role.has_stopped.load(Ordering::Acquire);
         self.0.leading.store(leads, Ordering::Release);
     }
 
     /// Whether this broker leads it now: it accepts appends, with other replicas under its lease.
     pub fn is_leading(&self) -> bool {
-        self.0.leading.load(Ordering::Acquire)
+        self.0.leading.load(Ordering::Acquire) && !self.gate().has_stopped()
+    }
+
+    /// Stops its role as the leader of several replicas.
+    pub(crate) fn gate(&self) -> &Gate {
+        &self.0.read_role.gate
     }
 
     /// Takes no more records as a leader of several replicas, and shows nothing as one; followers still get what they lack. For ever.
@@ -75,9 +89,9 @@ impl Partition {
         }
     }
 
-    /// Whether it takes no more records as a leader of several replicas.
+    /// Whether it takes no more records as a leader of several replicas, for ever or for now.
     pub(in crate::partition) fn has_stopped(&self) -> bool {
-        self.0.read_role.has_stopped.load(Ordering::Acquire)
+        self.0.read_role.has_stopped.load(Ordering::Acquire) || self.gate().has_stopped()
     }
 
     /// Whether everything in the log is committed.

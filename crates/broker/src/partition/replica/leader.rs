@@ -10,7 +10,7 @@ use crate::partition::commit::InFlight;
 use crate::partition::observer::CommittedAppend;
 use crate::partition::{AckLevel, AppendError};
 use bascule_replica::leader::{
-    AckPolicy, Action, Actions, Ends, Event, Found, Health, Leader, Outcome, Refusal, Stored,
+    AckPolicy, Action, Actions, Ends, Event, Found, Health, Leader, Outcome, Phase, Refusal, Stored,
 };
 use bascule_replica::types::{Boundary, BrokerId, Config, Instant64, Position};
 use std::collections::{BTreeMap, VecDeque};
@@ -108,11 +108,23 @@ impl LeaderRole {
     }
 
     fn step_with(&mut self, event: Event, fetch: Option<FetchMessage>, site: &Site<'_>) {
-        let now = now();
-        let mut actions = self.machine.step(Event::Lease(lease(site)), now);
+        let (now, gate) = (now(), site.partition.gate());
+        let mut actions = Actions::new();
+        // First of all: another broker may lead by now.
+        if let Some(partition_epoch) = gate.stopped_at(self.epoch()) {
+            actions.extend(self.machine.step(Event::Halted { partition_epoch }, now));
+        }
+        actions.extend(self.machine.step(Event::Lease(lease(site)), now));
         actions.extend(self.machine.step(event, now));
+        if self.works() {
+            gate.resume(self.epoch(), self.machine.config().partition_epoch);
+        }
         self.perform(actions, fetch, site);
         self.release(site);
+    }
+
+    fn works(&self) -> bool {
+        matches!(self.machine.phase(), Phase::Serving | Phase::Suspended)
     }
 
     /// Whether an append may be taken.
@@ -182,11 +194,20 @@ impl LeaderRole {
         self.step_with(Event::Fetch(fetch, found), Some(message), site);
     }
 
+    /// The log has failed: what was appended is not durable here, and nobody knows whether it stays.
+    pub fn fail(&mut self, reason: &str, health: Health, site: &Site<'_>) {
+        for (_, append) in &mut self.appends {
+            let failed = AppendError::Storage(reason.to_owned());
+            append.reply.answer_first(Err(failed));
+        }
+        self.step(Event::Tick(health), site);
+    }
+
     /// Time has passed.
-    pub fn tick(&mut self, site: &mut Site<'_>) {
+    pub fn tick(&mut self, health: Health, site: &mut Site<'_>) {
         self.take_over(TakeOverMessage::Tick, site);
         self.step(Event::Stored(stored(site)), site);
-        self.step(Event::Tick(Health::default()), site);
+        self.step(Event::Tick(health), site);
         let late = |since: Instant64| now().since(since) >= WAIT_MS;
         let late = self.fetches.extract_if(.., |_, (since, _)| late(*since));
         // They fetch again at once: that they are there keeps them in the ISR.
@@ -215,6 +236,7 @@ impl LeaderRole {
             }
         };
         let mut solo_ends = false;
+        let mut has_stopped = false;
         for action in actions {
             match action {
                 Action::Answer(_, outcome) => {
@@ -243,12 +265,30 @@ impl LeaderRole {
                 }),
                 // The committer never moves the high watermark of this partition, so nothing has to be waited for.
                 Action::EndSolo(_) => solo_ends = true,
-                Action::Stop => self.fetches.clear(),
-                Action::Resign(resignation) => report(ReplicaReport::Resign(resignation)),
+                Action::Stop => {
+                    self.stop(site);
+                    has_stopped = true;
+                }
+                Action::Resign(resignation) => {
+                    if has_stopped {
+                        site.partition.report_resignation(resignation.reason);
+                    }
+                    report(ReplicaReport::Resign(resignation));
+                }
             }
         }
         if solo_ends {
             self.step(Event::SoloEnded, site);
+        }
+    }
+
+    /// Nothing is taken, acknowledged or shown from here on. A resignation follows, or the role has ended.
+    fn stop(&mut self, site: &Site<'_>) {
+        self.fetches.clear();
+        if self.machine.phase() == Phase::Stopped {
+            let partition_epoch = self.machine.config().partition_epoch;
+            let gate = site.partition.gate();
+            gate.stop(self.epoch(), partition_epoch, false);
         }
     }
 

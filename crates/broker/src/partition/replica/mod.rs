@@ -5,10 +5,13 @@
 //!
 //! * [`RoleSpec`]: what the metadata says. [`Replicas`]: roles and open replicas of a broker, and its way to the others.
 //! * [`FetchMessage`], [`AnswerMessage`], [`TakeOverMessage`]: what comes from other brokers; `received`: batches among it.
-//! * `applied`: up to which entry roles were taken over. `leader`, `take_over`, `follower`: the roles. `links`: links of the last batches.
+//! * `applied`: up to which entry roles were taken over. `leader`, `take_over`, `follower`: the roles. `gate`: stops a
+//!   role at once. `health`: of a leader's disk and log. `links`: links of the last batches.
 mod applied;
 mod follower;
+mod gate;
 mod handle;
+mod health;
 mod leader;
 mod links;
 mod messages;
@@ -21,6 +24,7 @@ mod turns;
 pub(crate) use applied::RoleTicket;
 pub(super) use follower::FollowerRole;
 pub(super) use handle::ReadRole;
+pub(super) use health::Turns;
 pub(super) use leader::LeaderRole;
 pub(crate) use messages::{
     AnswerMessage, AskedMessage, FetchMessage, FetchReply, Found, Question, ReplicaMessage,

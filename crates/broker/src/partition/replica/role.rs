@@ -68,6 +68,12 @@ pub struct ReplicaSpec {
 }
 
 impl RoleSpec {
+    /// Whether the replica of this broker is flagged as one that cannot lead.
+    pub fn is_unable(&self, broker: u64) -> bool {
+        let mut replicas = self.replicas.iter();
+        replicas.any(|replica| replica.id == broker && replica.unable)
+    }
+
     /// As the step functions take it.
     pub fn config(&self) -> Config {
         let replica = |spec: &ReplicaSpec| {

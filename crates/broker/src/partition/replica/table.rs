@@ -9,6 +9,7 @@ use bascule_replica::types::{BrokerId, Instant64};
 use parking_lot::Mutex;
 use std::collections::{HashMap, VecDeque};
 use std::fmt::Debug;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use tokio::sync::Notify;
 
@@ -27,6 +28,8 @@ pub(crate) enum ReplicaReport {
     },
     /// A follower cannot tell that it holds what was counted of it.
     OwnUnclean { leader_epoch: u64 },
+    /// It could not lead, and can again.
+    Able { leader_epoch: u64 },
     /// A follower's leader lacks what was committed.
     Leader {
         leader_epoch: u64,
@@ -103,6 +106,8 @@ pub(crate) struct Replicas {
     asked: Notify,
     to_brokers: OnceLock<Arc<dyn ToBrokers>>,
     applied: AppliedRoles,
+    /// How long the oldest call to the disk, by the group committer, has lasted, ms.
+    oldest_call_ms: AtomicU64,
 }
 
 #[derive(Debug, Default)]
@@ -149,6 +154,26 @@ impl Replicas {
             }
         }
         self.applied.know(changes.applied);
+    }
+
+    /// How long the oldest call to the disk that partitions wait for has lasted, ms; 0 = none runs.
+    pub fn oldest_call_ms(&self) -> u64 {
+        self.oldest_call_ms.load(Ordering::Relaxed)
+    }
+
+    /// Whoever watches the disk says so.
+    pub fn set_oldest_call_ms(&self, age_ms: u64) {
+        self.oldest_call_ms.store(age_ms, Ordering::Relaxed);
+    }
+
+    /// The open replicas that have a role, with the number of this broker.
+    pub fn watched(&self) -> (u64, Vec<(Arc<RoleSpec>, Partition)>) {
+        let table = self.table.lock();
+        let open = table.roles.iter().filter_map(|(incarnation, role)| {
+            let (partition, _) = table.open.get(incarnation)?;
+            Some((role.clone(), partition.clone()))
+        });
+        (table.own, open.collect())
     }
 
     /// A replica was opened: it gets its role, if that is known.

@@ -30,11 +30,7 @@ impl Writer {
 
     /// Takes over what the metadata says. What is older than what is known is ignored.
     pub fn set_role(&mut self, own: u64, spec: &RoleSpec) {
-        let mut config = spec.config();
-        // A leader resigns only in favour of a broker that lives, and none is reported as dead yet.
-        for (_, replica) in config.replicas.iter_mut().filter(|(id, _)| id.0 != own) {
-            replica.tried = true;
-        }
+        let config = spec.config();
         let mut site = Site {
             partition: &self.partition,
             log: &mut self.log,
@@ -101,7 +97,7 @@ impl Writer {
         if !role.has_begun() || self.epoch == Some(epoch) {
             return;
         }
-        self.partition.begin_leading(role.epoch_start());
+        self.partition.begin_leading(epoch, role.epoch_start());
         self.epoch = Some(epoch);
         self.expect_reports(epoch, Instant::now());
         if let Some(to) = self.partition.to_brokers() {
@@ -183,7 +179,7 @@ impl Writer {
             Ok(end) => end,
             Err(error) => {
                 self.partition.fail(&error.to_string());
-                return self.leave_role();
+                return self.fail_role();
             }
         };
         let mut site = Site {
@@ -197,14 +193,29 @@ impl Writer {
         }
     }
 
+    /// The log has failed. A leader resigns, and shows what is committed for as long as nobody else can lead.
+    fn fail_role(&mut self) {
+        let health = self.health();
+        let reason = self.partition.failure().unwrap_or_default().to_owned();
+        let site = Site {
+            partition: &self.partition,
+            log: &mut self.log,
+        };
+        match &mut self.role {
+            Role::Leader(role) => role.fail(&reason, health, &site),
+            Role::Follower(_) | Role::Idle => self.leave_role(),
+        }
+    }
+
     /// Time has passed.
     pub fn tick(&mut self) {
+        let health = self.health();
         let mut site = Site {
             partition: &self.partition,
             log: &mut self.log,
         };
         match &mut self.role {
-            Role::Leader(role) => role.tick(&mut site),
+            Role::Leader(role) => role.tick(health, &mut site),
             Role::Follower(role) => role.tick(&mut site),
             Role::Idle => {}
         }

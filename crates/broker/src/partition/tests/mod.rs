@@ -6,6 +6,7 @@ mod lifecycle;
 mod link_power;
 mod link_turns;
 mod links;
+mod resign;
 
 use super::*;
 use crate::clock::now_ns;
