@@ -25,9 +25,13 @@ impl AppliedRoles {
         state.known = state.known.max(index);
     }
 
-    /// A role of entry `index` is handed to a partition: it counts as taken over when the ticket is dropped.
+    /// A role as of entry `index` is handed to a partition: it counts as taken over when the ticket is dropped.
+    ///
+    /// After a snapshot it may be of any entry behind those that are known, so it holds back all of these.
     pub fn hand_over(&self, index: u64) -> RoleTicket {
-        *self.0.lock().waiting.entry(index).or_default() += 1;
+        let mut state = self.0.lock();
+        let index = index.min(state.known + 1);
+        *state.waiting.entry(index).or_default() += 1;
         RoleTicket {
             state: self.0.clone(),
             index,
@@ -71,16 +75,41 @@ mod tests {
     fn the_oldest_role_that_was_not_taken_over_holds_the_index() {
         let roles = AppliedRoles::default();
         assert_eq!(roles.index(), 0);
+        roles.know(4);
         let (first, second) = (roles.hand_over(5), roles.hand_over(5));
         let later = roles.hand_over(8);
         roles.know(9);
         assert_eq!(roles.index(), 4);
         drop(first);
         assert_eq!(roles.index(), 4);
-        drop(second);
-        assert_eq!(roles.index(), 7);
         drop(later);
+        assert_eq!(roles.index(), 4);
+        drop(second);
         assert_eq!(roles.index(), 9);
+    }
+
+    #[test]
+    fn a_role_of_an_entry_that_is_known_holds_back_what_follows_it() {
+        let roles = AppliedRoles::default();
+        roles.know(7);
+        let (early, late) = (roles.hand_over(5), roles.hand_over(8));
+        roles.know(9);
+        assert_eq!(roles.index(), 4);
+        drop(early);
+        assert_eq!(roles.index(), 7);
+        drop(late);
+        assert_eq!(roles.index(), 9);
+    }
+
+    #[test]
+    fn a_role_out_of_a_snapshot_may_be_of_any_entry_that_it_replaces() {
+        let roles = AppliedRoles::default();
+        roles.know(10);
+        let ended_by_entry_20 = roles.hand_over(9000);
+        roles.know(9000);
+        assert_eq!(roles.index(), 10);
+        drop(ended_by_entry_20);
+        assert_eq!(roles.index(), 9000);
     }
 
     #[test]
