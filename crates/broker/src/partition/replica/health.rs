@@ -53,9 +53,10 @@ impl Partition {
         self.0.read_role.turns.value()
     }
 
-    /// How long damage of the log has been known here, ms; `None` = there is none.
+    /// How long damage of the log has been known here, ms; `None` = there is none, or retention has removed it all.
     pub(crate) fn damaged_ms(&self, now: Instant64) -> Option<u64> {
-        self.0.read_role.damaged.age_ms(now)
+        let age = self.0.read_role.damaged.age_ms(now)?;
+        (!self.0.reader.quarantine().is_empty()).then_some(age)
     }
 }
 

@@ -1,5 +1,6 @@
 //! Leading, closing, deleting, dying, going on.
 use super::*;
+use crate::clock::since_boot;
 use bascule_log::{DeletedLogs, OpenMode, Storage, StorageFile, StorageWrapper};
 use std::io;
 use std::path::Path;
@@ -246,4 +247,25 @@ async fn a_trim_beyond_the_end_that_found_no_space_comes_before_the_next_append(
     assert_eq!((stored.base_offset, stored.count), (10, 2));
     assert_eq!(partition.reader().log_start(), 10);
     assert_eq!(values(&partition), ["d", "e"]);
+}
+
+#[tokio::test]
+async fn damage_that_retention_has_removed_counts_no_more() {
+    let home = home();
+    let partition = home.led(spec());
+    put(&partition, records(&["a", "b"])).await.unwrap();
+    assert_eq!(partition.damaged_ms(since_boot()), None);
+    let reader = partition.reader();
+    let bytes = reader.cursor(0).next(2, 1 << 20, ReadMode::Blocking);
+    let mut batches = Batches::new(bytes.unwrap().unwrap());
+    let batch = Batch::read(&batches.next().unwrap().unwrap()).unwrap();
+    reader.damaged(batch.header());
+    assert!(partition.damaged_ms(since_boot()).is_some());
+    partition.configure(PartitionSpec {
+        trimmed_to: 2,
+        ..spec()
+    });
+    put(&partition, records(&["c"])).await.unwrap();
+    assert_eq!(partition.reader().log_start(), 2);
+    assert_eq!(partition.damaged_ms(since_boot()), None);
 }
