@@ -283,3 +283,51 @@ impl Waiting {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::limits::Limits;
+    use crate::user_rights::UserRights;
+
+    fn rights(everywhere: UserAction) -> Arc<UserRights> {
+        Arc::new(UserRights {
+            principal: "iggy:ada".into(),
+            everywhere: everywhere as u8,
+            streams: HashMap::new(),
+            topics: HashMap::new(),
+        })
+    }
+
+    #[test]
+    fn only_a_known_user_with_the_right_to_send_may_publish() {
+        let users = [(7, rights(UserAction::Send)), (8, rights(UserAction::Poll))];
+        let view = View {
+            users: Arc::new(HashMap::from(users)),
+            ..View::default()
+        };
+        let server = ForwardServer {
+            broker_id: "b1".into(),
+            view: Arc::default(),
+            access: Arc::default(),
+            admission: Arc::new(Admission::new(Limits::default(), Arc::default())),
+        };
+        let stream = StreamView {
+            namespace: "orders".into(),
+            name: "paid".into(),
+            id: 3,
+            subject: String::new(),
+            created_ns: 0,
+            partition_by_subject: false,
+            concurrency_control: false,
+            resume_all: false,
+            groups: Vec::new(),
+            partitions: Vec::new(),
+        };
+        let check = |user| server.check_user(&view, user, &Peer::default(), &stream);
+        assert!(check(7).is_ok());
+        let refused = |user| matches!(check(user), Err(AppendError::NotLeader));
+        assert!(refused(8), "may not send");
+        assert!(refused(9), "not known");
+    }
+}
