@@ -34,6 +34,9 @@ const HELLO: Duration = Duration::from_secs(5);
 const GREETINGS: usize = 32;
 /// Requests of one connection that are answered at the same time; further ones wait in its socket.
 const ANSWERING: usize = 16;
+/// The same of one for reads: as many as the other broker has without an answer. What waits for a commit stops nothing else;
+/// [`RequestServer`](crate::client_requests::RequestServer) bounds their memory.
+const ANSWERING_READS: usize = 256;
 /// After an accept that failed: mostly a lack of descriptors, which lasts.
 const PAUSE: Duration = Duration::from_millis(50);
 
@@ -220,7 +223,7 @@ impl Shared {
                     let served = match purpose {
                         Purpose::Publishes => shared.serve_publishes(stream).await,
                         Purpose::Control | Purpose::Records | Purpose::Reads => {
-                            shared.serve(stream, from).await
+                            shared.serve(stream, from, purpose).await
                         }
                     };
                     if let Err(error) = served {
@@ -295,9 +298,15 @@ impl Shared {
         self: &Arc<Self>,
         stream: Box<dyn ByteStream>,
         from: u64,
+        purpose: Purpose,
     ) -> Result<(), PeerError> {
         let (mut reading, mut writing) = tokio::io::split(stream);
-        let (answers, mut outgoing) = mpsc::channel::<Vec<u8>>(ANSWERING);
+        let (at_once, queued) = match purpose {
+            // What is queued has no share of any budget.
+            Purpose::Reads => (ANSWERING_READS, 1),
+            _ => (ANSWERING, ANSWERING),
+        };
+        let (answers, mut outgoing) = mpsc::channel::<Vec<u8>>(queued);
         let write = async move {
             while let Some(frame) = outgoing.recv().await {
                 writing.write_all(&frame).await?;
@@ -305,7 +314,7 @@ impl Shared {
             }
             Ok::<(), PeerError>(())
         };
-        let permits = Arc::new(Semaphore::new(ANSWERING));
+        let permits = Arc::new(Semaphore::new(at_once));
         let (fetches, fetched) = mpsc::channel(ANSWERING);
         let session = self.serve_fetches(from, fetched, answers.clone());
         let read = async {
@@ -327,9 +336,11 @@ impl Shared {
                 let (shared, answers) = (self.clone(), answers.clone());
                 tokio::spawn(async move {
                     let body = shared.ask(from, kind, &frame.body).await;
+                    // Its budget counts it until its frame is queued.
+                    let held = body.as_ref().ok().cloned();
                     // Fails only when the connection has ended.
                     let _ = answers.send(to_frame(answer, head.request, body)).await;
-                    drop(permit);
+                    drop((held, permit));
                 });
             }
             Ok(())

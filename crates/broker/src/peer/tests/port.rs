@@ -41,6 +41,27 @@ fn request(kind: FrameType, request: u64, body: &[u8]) -> Vec<u8> {
 }
 
 #[tokio::test]
+async fn requests_that_wait_stop_no_other_request_for_reads() {
+    let port = port(local(0), None).await;
+    let hello = Hello {
+        purpose: Purpose::Reads as i32,
+        ..hello()
+    };
+    let (mut stream, answer) = greeted(&port, &hello).await;
+    assert_eq!(answer.code, 0);
+    // None of them is ever answered.
+    let waiting = (1..=200).map(|number| request(FrameType::ClientRequest, number, b""));
+    stream
+        .write_all(&waiting.collect::<Vec<_>>().concat())
+        .await
+        .unwrap();
+    let last = request(FrameType::Append, 201, b"x");
+    stream.write_all(&last).await.unwrap();
+    let frame = read(&mut stream).await.unwrap();
+    assert_eq!(RaftHead::read(&frame).unwrap().request, 201);
+}
+
+#[tokio::test]
 async fn requests_are_answered_with_their_numbers_in_any_order() {
     let port = port(local(0), None).await;
     let (mut stream, answer) = greeted(&port, &hello()).await;
