@@ -37,7 +37,7 @@ pub(crate) enum Question {
         count: u32,
         bytes: u32,
     },
-    /// Whether what was appended before is committed.
+    /// Whether everything that anybody appended before is committed.
     Flush,
     /// Where a consumer of this id stands.
     FindPosition(String),

@@ -134,8 +134,13 @@ impl RequestServer {
                 }
             }
             (Question::Flush, _) => {
-                partition.flush(true).await;
-                Answered::Flushed
+                if partition.flush_committed().await {
+                    Answered::Flushed
+                } else if partition.failure().is_some() {
+                    Answered::Failed
+                } else {
+                    Answered::Later
+                }
             }
             (Question::FindPosition(_), Some(owner)) => positions.find(partition, owner).await,
             (Question::StorePosition { offset, waits, .. }, Some(owner)) => {

@@ -235,10 +235,10 @@ async fn append(
     Ok(committed)
 }
 
-/// Waits until what was appended to the partition before is committed.
+/// Waits until everything that anybody appended to the partition before is committed.
 ///
 /// # Errors
-/// As [`resolve::open`]; 3.
+/// As [`resolve::open`] and [`resolve::ask`]; 3; 1 when the log has failed.
 pub(super) async fn flush(
     context: &IggyContext,
     caller: UserCaller<'_>,

@@ -274,8 +274,8 @@ impl Partition {
         let _ = self.0.messages.send(Message::Append(Box::new(queued)));
     }
 
-    /// Waits until every append queued before this call is in the log or was refused; with `committed` also until they are
-    /// committed, or the log has failed. Returns at once when the partition is closed.
+    /// Waits until every append queued before this call is in the log or was refused; with `committed`, without other replicas, also until
+    /// they are committed, or the log has failed. Returns at once when the partition is closed.
     pub async fn flush(&self, committed: bool) {
         let (done, flushed) = oneshot::channel();
         let message = Message::Flush(task::Flush { committed, done });

@@ -51,7 +51,7 @@ const _: () = assert!(size_of::<Message>() <= 32);
 /// Answered once every append queued before it is in the log, or was refused.
 #[derive(Debug)]
 pub(super) struct Flush {
-    /// Wait until they are committed, too, or cannot be any more.
+    /// Wait until they are committed, too, or cannot be any more; with several replicas nobody waits here.
     pub committed: bool,
     pub done: oneshot::Sender<()>,
 }

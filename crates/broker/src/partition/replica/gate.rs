@@ -32,6 +32,11 @@ impl Gate {
         self.led.store(leader_epoch, Ordering::SeqCst);
     }
 
+    /// The last leader epoch that began here; 0 = none.
+    pub fn led(&self) -> u64 {
+        self.led.load(Ordering::SeqCst)
+    }
+
     /// Whether the present role as the leader has stopped: it takes and acknowledges nothing, and shows nothing.
     pub fn has_stopped(&self) -> bool {
         let led = self.led.load(Ordering::SeqCst);

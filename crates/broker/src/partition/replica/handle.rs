@@ -9,6 +9,11 @@ use bascule_log::Error;
 use bascule_replica::types::Instant64;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+use tokio::time::timeout;
+
+/// How often it is checked whether this broker still leads.
+const LOOK: Duration = Duration::from_millis(100);
 
 /// What readers of a replica have to know of its role.
 #[derive(Debug, Default)]
@@ -98,6 +103,25 @@ impl Partition {
     pub fn is_committed(&self) -> bool {
         let reader = &self.0.reader;
         reader.high_watermark() >= reader.log_end()
+    }
+
+    /// Waits until every append queued before this call is committed or was refused; `false`: the log failed, or this broker does not lead it
+    /// any more, or has begun to lead it again since.
+    pub(crate) async fn flush_committed(&self) -> bool {
+        let epoch = self.gate().led();
+        self.flush(true).await;
+        let (end, mut committed) = (self.0.reader.log_end(), self.watch());
+        let leads = || self.is_leading() && self.gate().led() == epoch;
+        while self.0.reader.high_watermark() < end {
+            if !leads() || self.failure().is_some() {
+                return false;
+            }
+            // Nobody wakes who waits here when the role ends.
+            if let Ok(Err(_)) = timeout(LOOK, committed.changed()).await {
+                return false;
+            }
+        }
+        leads()
     }
 
     /// As a follower it may be read until then (exclusive).

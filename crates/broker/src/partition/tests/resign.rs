@@ -396,6 +396,31 @@ async fn a_leader_whose_log_has_failed_resigns_and_shows_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn a_flush_waits_for_what_others_appended_until_it_is_committed_or_the_leader_ends() {
+    let rig = rig();
+    rig.led().await;
+    assert!(rig.partition.flush_committed().await, "nothing to wait for");
+    let (append, stored) = by_leader("not committed");
+    rig.partition.append(append).await;
+    assert!(stored.await.unwrap().is_ok());
+    assert!(!rig.partition.is_committed());
+    let mut flush = std::pin::pin!(rig.partition.flush_committed());
+    assert!(flush.as_mut().now_or_never().is_none());
+    // The task has dealt with the first one when it answers the second.
+    rig.partition.flush(false).await;
+    assert!(
+        flush.as_mut().now_or_never().is_none(),
+        "no follower has it"
+    );
+    let stopped = tokio::spawn({
+        let partition = rig.partition.clone();
+        async move { partition.flush_committed().await }
+    });
+    rig.partition.stop_leading();
+    assert!(!flush.await && !stopped.await.unwrap());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_leader_whose_disk_is_full_resigns_and_continues_when_that_is_refused() {
     let rig = rig();
     rig.led().await;
