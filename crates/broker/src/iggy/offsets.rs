@@ -142,7 +142,10 @@ async fn newest(
     opened: &Opened,
 ) -> Result<u64, Refused> {
     if let Some(here) = opened.readable() {
-        return Ok(here.reader().high_watermark().saturating_sub(1));
+        let newest = here.reader().high_watermark().saturating_sub(1);
+        if opened.readable().is_some() {
+            return Ok(newest);
+        }
     }
     let nothing = Question::Read {
         start: Start::First,

@@ -110,8 +110,8 @@ pub(super) async fn poll(
         count: poll.count,
         generation,
     };
-    let (reply, last) = match opened.readable() {
-        Some(here) => read(here.reader(), wanted).await?,
+    let (reply, last) = match read_here(&opened, wanted).await {
+        Some(read) => read?,
         None => read_from_leader(context, caller, &opened, wanted).await?,
     };
     // Before the offset is stored: a reply that is refused passes nothing over.
@@ -170,6 +170,15 @@ async fn start(
             })
         }
     })
+}
+
+/// The reply out of this broker's log; `None`: it does not lead the partition, or did not any more when that was read.
+async fn read_here(
+    opened: &Opened,
+    wanted: Wanted,
+) -> Option<Result<(Bytes, Option<u64>), Refused>> {
+    let read = read(opened.readable()?.reader(), wanted).await;
+    opened.readable().map(|_| read)
 }
 
 /// The reply, and the offset of its last message. Waits for the disk only off the runtime's threads.
