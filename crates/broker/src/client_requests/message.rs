@@ -1,11 +1,14 @@
 //! Bodies of the frames, `MessagePack`.
+use crate::peer::STALL;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
+use std::time::Duration;
 
 /// Most batches that are asked for at once, bytes.
 pub(super) const MOST_BYTES: u32 = 8 << 20;
-/// Longest time that a request may take, ms.
-pub(super) const MOST_MS: u32 = 60_000;
+/// Longest time that a leader takes over one attempt. Within [`STALL`] something has to be answered, or the whole connection ends.
+pub(super) const ATTEMPT: Duration = Duration::from_secs(3);
+const _: () = assert!(ATTEMPT.as_millis() < STALL.as_millis());
 
 /// What a client asks of a partition.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -24,7 +27,7 @@ pub(crate) struct Asked {
     pub incarnation: u64,
     /// Of the one that answers: the partition, or the one of `__cursors` that has the position.
     pub leader_epoch: u64,
-    /// How long the leader may take, ms.
+    /// How long the leader may take, ms; it never takes longer than 3,000.
     pub deadline_ms: u32,
     pub question: Question,
 }
@@ -49,6 +52,13 @@ pub(crate) enum Question {
     },
     /// It stands nowhere.
     DeletePosition(String),
+}
+
+impl Question {
+    /// Whether a record is appended for it, so that its outcome may be unknown.
+    pub(super) fn appends(&self) -> bool {
+        matches!(self, Self::StorePosition { .. } | Self::DeletePosition(_))
+    }
 }
 
 /// Where a read begins; never below the log start.
@@ -82,8 +92,11 @@ pub(crate) enum Answered {
     Stored,
     /// Whether there was one.
     Deleted(bool),
-    /// Nothing was done: this broker does not lead it under that epoch, or knows other rights. It may be asked again.
+    /// Nothing was stored or deleted: this broker does not lead it under that epoch, has no lease, knows other rights, or had no time.
+    /// It may be asked again.
     Later,
     /// It cannot be carried out: the log cannot be read, or `limits.cursors` positions are stored.
     Failed,
+    /// The outcome of a position that was to be stored or deleted is not known. It may be asked again.
+    Unknown,
 }

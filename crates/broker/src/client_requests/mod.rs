@@ -21,6 +21,7 @@ pub(crate) use server::RequestServer;
 
 use crate::consensus::network::{Kind, Transport, decode, encode};
 use crate::forward::{Forwarder, Place, Target};
+use message::ATTEMPT;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -92,7 +93,9 @@ impl Requests {
         loop {
             let answered = match self.forwarder.place(led) {
                 Place::Here(partition) if partition.may_read() => {
-                    Ok(self.server.carry_out(&partition, &asked).await)
+                    let left = until.saturating_duration_since(Instant::now());
+                    let limit = left.min(ATTEMPT);
+                    Ok(self.server.attempt(&partition, &asked, limit).await)
                 }
                 Place::There(leader, epoch) => {
                     asked.leader_epoch = epoch;
@@ -103,7 +106,8 @@ impl Requests {
             };
             match answered {
                 Ok(Answered::Later) => {}
-                // The attempt whose answer was lost has deleted it.
+                Ok(Answered::Unknown) => is_unsure = true,
+                // An attempt whose outcome nobody knew has deleted it.
                 Ok(Answered::Deleted(false)) if is_unsure => return Ok(Answered::Deleted(true)),
                 Ok(answered) => return Ok(answered),
                 Err(error) => is_unsure |= error.kind() != io::ErrorKind::NotConnected,

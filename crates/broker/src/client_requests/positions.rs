@@ -102,19 +102,19 @@ impl Positions {
             self.pending.forget(&key);
             return committed(append(cursors, owner, value).await, Answered::Stored).await;
         }
-        let turn = self.pending.put(key.clone(), offset);
+        let pending = Unsettled {
+            pending: self.pending.clone(),
+            turn: self.pending.put(key.clone(), offset),
+            key,
+        };
         let outcome = append(cursors, owner, value).await;
-        let (pending, events, lines) = (
-            self.pending.clone(),
-            self.events.clone(),
-            self.lines.clone(),
-        );
+        let (events, lines) = (self.events.clone(), self.lines.clone());
         tokio::spawn(async move {
             if committed(outcome, Answered::Stored).await != Answered::Stored {
                 let text = "an automatic offset of a poll could not be stored: its messages may be read again";
                 report(&events, &lines, text.to_owned());
             }
-            pending.settle(&key, turn);
+            drop(pending);
         });
         Answered::Stored
     }
@@ -180,6 +180,19 @@ impl Positions {
     }
 }
 
+/// A position that is not committed; settled when this is dropped, also when the request is given up before its append was queued.
+struct Unsettled {
+    pending: Arc<PendingPositions>,
+    key: String,
+    turn: u64,
+}
+
+impl Drop for Unsettled {
+    fn drop(&mut self) {
+        self.pending.settle(&self.key, self.turn);
+    }
+}
+
 /// A line, unless there was one a moment ago.
 fn report(events: &Events, lines: &LogLimiter, text: String) {
     if let Some(others) = lines.take() {
@@ -204,9 +217,34 @@ async fn append(cursors: &Partition, owner: &Owner, offset: i64) -> Outcome {
 async fn committed(outcome: Outcome, done: Answered) -> Answered {
     match outcome.await {
         Ok(Ok(committed)) if committed.rejected.is_empty() => done,
-        // Nothing is wrong with it: who leads next is asked again.
-        Ok(Err(AppendError::NotLeader | AppendError::LeaderChanged | AppendError::Closed))
-        | Err(_) => Answered::Later,
+        Ok(Err(AppendError::NotLeader)) => Answered::Later,
+        // Nothing is wrong with it, but the next leader may or may not have it.
+        Ok(Err(AppendError::LeaderChanged | AppendError::Closed)) | Err(_) => Answered::Unknown,
         Ok(_) => Answered::Failed,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn an_append_that_may_be_in_the_log_has_an_unknown_outcome() {
+        let answered = async |error| {
+            let (done, outcome) = oneshot::channel();
+            done.send(Err(error)).unwrap();
+            committed(outcome, Answered::Deleted(true)).await
+        };
+        assert_eq!(answered(AppendError::NotLeader).await, Answered::Later);
+        assert_eq!(
+            answered(AppendError::LeaderChanged).await,
+            Answered::Unknown
+        );
+        assert_eq!(answered(AppendError::Closed).await, Answered::Unknown);
+        assert_eq!(answered(AppendError::Full).await, Answered::Failed);
+        let (done, dropped) = oneshot::channel();
+        drop(done);
+        let dropped = committed(dropped, Answered::Deleted(true)).await;
+        assert_eq!(dropped, Answered::Unknown);
     }
 }

@@ -1,5 +1,5 @@
 //! The leader's end: carries out what other brokers ask for their clients.
-use super::message::{Answered, Asked, MOST_MS, Question};
+use super::message::{ATTEMPT, Answered, Asked, Question};
 use super::positions::{Owner, Positions};
 use super::reading;
 use crate::access::Access;
@@ -47,12 +47,9 @@ impl RequestServer {
     /// The request cannot be read.
     pub async fn answer(&self, request: &[u8]) -> io::Result<Bytes> {
         let asked: Asked = decode(request)?;
-        let limit = Duration::from_millis(asked.deadline_ms.min(MOST_MS).into());
+        let limit = Duration::from_millis(asked.deadline_ms.into()).min(ATTEMPT);
         let answered = match self.check(&asked) {
-            Some(partition) => {
-                let answered = timeout(limit, self.carry_out(&partition, &asked)).await;
-                answered.unwrap_or(Answered::Later)
-            }
+            Some(partition) => self.attempt(&partition, &asked, limit).await,
             None => Answered::Later,
         };
         encode(&answered)
@@ -111,8 +108,27 @@ impl RequestServer {
         caller.may_with(action, Some(asked.ids.0), stream)
     }
 
-    /// Carries out a request whose client may ask, on the partition that answers.
-    pub async fn carry_out(&self, partition: &Partition, asked: &Asked) -> Answered {
+    /// Carries out a request whose client may ask, on the partition that answers; gives it up after `limit`.
+    pub async fn attempt(&self, partition: &Partition, asked: &Asked, limit: Duration) -> Answered {
+        let answered = timeout(limit, self.carry_out(partition, asked)).await;
+        let late = if asked.question.appends() {
+            Answered::Unknown
+        } else {
+            Answered::Later
+        };
+        let answered = answered.unwrap_or(late);
+        let is_of_now = matches!(
+            answered,
+            Answered::Read { .. } | Answered::Position(_) | Answered::Deleted(false)
+        );
+        // Compared after the look-up: what was found is the newest only if the lease has not ended since.
+        if is_of_now && !(partition.is_leading() && partition.may_read()) {
+            return Answered::Later;
+        }
+        answered
+    }
+
+    async fn carry_out(&self, partition: &Partition, asked: &Asked) -> Answered {
         let owner = asked.owner();
         let positions = &self.positions;
         match (&asked.question, &owner) {

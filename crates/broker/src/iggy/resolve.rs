@@ -86,21 +86,20 @@ impl Opened {
 /// Has something carried out by whoever leads a partition.
 ///
 /// # Errors
-/// 5 for one that another broker leads that cannot be asked; 3007 for one that is gone; 58 when nobody leads it in time.
+/// 5 for one that another broker leads that cannot be asked; 3007 for one that is gone; 58 when nobody leads it, or it is not
+/// carried out, within [`PATIENCE`].
 pub(super) async fn ask(
     context: &IggyContext,
     destination: &Destination,
     asked: Asked,
 ) -> Result<Answered, Refused> {
     let requests = &context.requests;
-    if let Some(here) = destination.here().filter(|here| here.may_read()) {
-        let answered = requests.server().carry_out(here, &asked).await;
-        if answered != Answered::Later {
-            return Ok(answered);
-        }
-    }
     let Some(target) = destination.target() else {
-        return Err(Status::FeatureUnavailable.into());
+        let here = destination.here().ok_or(Status::FeatureUnavailable)?;
+        return match requests.server().attempt(here, &asked, PATIENCE).await {
+            Answered::Later | Answered::Unknown => Err(Status::TransientNotAccepted.into()),
+            answered => Ok(answered),
+        };
     };
     let answered = requests
         .ask(target, asked, Instant::now() + PATIENCE)

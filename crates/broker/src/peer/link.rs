@@ -18,7 +18,7 @@ const OUTSTANDING: usize = 256;
 /// Of the length itself, bytes.
 const LENGTH_BYTES: usize = 4;
 /// A connection over which nothing came for so long although something was asked is given up.
-const STALL: Duration = Duration::from_secs(5);
+pub(crate) const STALL: Duration = Duration::from_secs(5);
 
 /// Asks over a connection, as long as it lasts.
 #[derive(Debug)]

@@ -27,6 +27,7 @@ pub(crate) use data::{DIAL, DataConnection, DataReader, Way};
 pub use dialer::Dialer;
 pub(crate) use founding::to_hex;
 pub use founding::{FirstVoter, Founded, Founding, FoundingError};
+pub(crate) use link::STALL;
 pub use listener::{ListenError, PeerListener};
 pub(crate) use session::outcome_of;
 

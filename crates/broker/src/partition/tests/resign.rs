@@ -1,5 +1,6 @@
 //! A leader of several replicas that cannot do its work stops, and resigns.
 use super::*;
+use crate::client_requests::{self, Answered, Asked, Positions, RequestServer};
 use crate::partition::replica::{Question, ReplicaReport, RoleChanges, SlotState, ToBrokers};
 use crate::replication::health::{Disk, HealthWatch};
 use bascule_log::{FileWrapper, OpenMode, Storage, StorageFile, StorageWrapper};
@@ -418,6 +419,44 @@ async fn a_flush_waits_for_what_others_appended_until_it_is_committed_or_the_lea
     });
     rig.partition.stop_leading();
     assert!(!flush.await && !stopped.await.unwrap());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn a_position_that_is_not_committed_in_time_has_an_unknown_outcome() {
+    let rig = rig();
+    rig.led().await;
+    let events = rig.home.context.events.clone();
+    let positions = Positions::new(10, events, Arc::default());
+    let server = RequestServer::new("b1", &Arc::default(), &Arc::default(), positions);
+    let attempt = async |question| {
+        let asked = Asked {
+            user: 7,
+            address: String::new(),
+            namespace: "orders".into(),
+            stream: "paid".into(),
+            ids: (2, 3),
+            partition: 0,
+            incarnation: 40,
+            leader_epoch: EPOCH,
+            deadline_ms: 0,
+            question,
+        };
+        let limit = Duration::from_millis(50);
+        server.attempt(&rig.partition, &asked, limit).await
+    };
+    let id = "\0iggy:consumer:1".to_owned();
+    let store = |waits| client_requests::Question::StorePosition {
+        id: id.clone(),
+        offset: 4,
+        waits,
+    };
+    let find = || client_requests::Question::FindPosition(id.clone());
+    assert_eq!(attempt(store(true)).await, Answered::Unknown);
+    assert_eq!(attempt(find()).await, Answered::Position(None));
+    assert_eq!(attempt(store(false)).await, Answered::Stored);
+    assert_eq!(attempt(find()).await, Answered::Position(Some(4)));
+    let delete = client_requests::Question::DeletePosition(id.clone());
+    assert_eq!(attempt(delete).await, Answered::Unknown);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]

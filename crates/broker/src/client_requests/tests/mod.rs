@@ -1,4 +1,6 @@
-//! Requests that nobody carries out, and what a leader refuses.
+//! Requests that nobody carries out, and their bodies.
+mod leader;
+
 use super::positions::Owner;
 use super::*;
 use crate::cursor_index::CursorIndexes;
@@ -54,6 +56,12 @@ fn view(leader: &str) -> View {
     view
 }
 
+fn server(view: &Arc<ArcSwap<View>>) -> RequestServer {
+    let events = Arc::new(Events::new(64).unwrap());
+    let positions = Positions::new(10, events, Arc::<CursorIndexes>::default());
+    RequestServer::new("b1", view, &Arc::default(), positions)
+}
+
 fn requests(view: View) -> Requests {
     let view = Arc::new(ArcSwap::from_pointee(view));
     let events = Arc::new(Events::new(64).unwrap());
@@ -61,12 +69,10 @@ fn requests(view: View) -> Requests {
         broker_id: "b1".into(),
         view: view.clone(),
         statistics: Arc::default(),
-        events: events.clone(),
+        events,
         budget: 1 << 20,
     });
-    let positions = Positions::new(10, events, Arc::<CursorIndexes>::default());
-    let server = RequestServer::new("b1", &view, &Arc::default(), positions);
-    Requests::new(Arc::new(forwarder), Arc::new(server))
+    Requests::new(Arc::new(forwarder), Arc::new(server(&view)))
 }
 
 fn asked(question: Question) -> Asked {
@@ -177,6 +183,7 @@ fn bodies_come_back_as_they_were() {
         Answered::Position(Some(u64::MAX)),
         Answered::Deleted(true),
         Answered::Later,
+        Answered::Unknown,
     ];
     for answer in answers {
         assert_eq!(
