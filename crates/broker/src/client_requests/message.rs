@@ -6,6 +6,8 @@ use std::time::Duration;
 
 /// Most batches that are asked for at once, bytes.
 pub(super) const MOST_BYTES: u32 = 8 << 20;
+/// Answers with batches that a broker waits for at once, and that it gives at once.
+pub(super) const READS: usize = 8;
 /// Longest time that a leader takes over one attempt. Within [`STALL`] something has to be answered, or the whole connection ends.
 pub(super) const ATTEMPT: Duration = Duration::from_secs(3);
 const _: () = assert!(ATTEMPT.as_millis() < STALL.as_millis());
@@ -55,6 +57,11 @@ pub(crate) enum Question {
 }
 
 impl Question {
+    /// Whether it is answered with batches.
+    pub(super) fn has_batches(&self) -> bool {
+        matches!(self, Self::Read { count: 1.., .. })
+    }
+
     /// Whether a record is appended for it, so that its outcome may be unknown.
     pub(super) fn appends(&self) -> bool {
         matches!(self, Self::StorePosition { .. } | Self::DeletePosition(_))

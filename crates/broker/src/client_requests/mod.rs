@@ -21,11 +21,12 @@ pub(crate) use server::RequestServer;
 
 use crate::consensus::network::{Kind, Transport, decode, encode};
 use crate::forward::{Forwarder, Place, Target};
-use message::ATTEMPT;
+use bytes::Bytes;
+use message::{ATTEMPT, READS};
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, timeout_at};
 
 /// How long a request waits for a leader.
@@ -33,8 +34,6 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 /// Before it is asked again: doubled each time.
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
 const LONGEST_PAUSE: Duration = Duration::from_millis(200);
-/// Of answers with batches that this broker waits for, bytes.
-const READING_BYTES: usize = 64 << 20;
 
 /// Why nobody has carried out a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,7 +49,8 @@ pub(crate) enum Unanswered {
 pub(crate) struct Requests {
     forwarder: Arc<Forwarder>,
     server: Arc<RequestServer>,
-    reading: Semaphore,
+    /// Room for the answers of reads.
+    reads: Arc<Semaphore>,
 }
 
 impl Requests {
@@ -58,7 +58,7 @@ impl Requests {
         Self {
             forwarder,
             server,
-            reading: Semaphore::new(READING_BYTES),
+            reads: Arc::new(Semaphore::new(READS)),
         }
     }
 
@@ -70,13 +70,6 @@ impl Requests {
     /// Carries out requests on this broker.
     pub fn server(&self) -> &RequestServer {
         &self.server
-    }
-
-    /// A share of what answers with batches may occupy; held until they are read. Waits for room.
-    pub async fn reserve(&self, bytes: u32) -> Option<SemaphorePermit<'_>> {
-        let most = u32::try_from(READING_BYTES).unwrap_or(u32::MAX);
-        // Never closed.
-        self.reading.acquire_many(bytes.min(most)).await.ok()
     }
 
     /// Has a request carried out by the leader of `led`, once there is one.
@@ -120,16 +113,56 @@ impl Requests {
         }
     }
 
+    /// Asks another broker. The answer of a read has a share of this broker's room for them until its batches are dropped.
+    ///
     /// # Errors
     /// There is no answer; `NotConnected`: nothing was sent.
     async fn there(&self, leader: u64, asked: &mut Asked, until: Instant) -> io::Result<Answered> {
         let Some(dialer) = self.forwarder.reads() else {
             return Err(io::ErrorKind::NotConnected.into());
         };
+        let share = if asked.question.has_batches() {
+            match acquire(&self.reads, until).await {
+                Some(share) => Some(share),
+                None => return Ok(Answered::Later),
+            }
+        } else {
+            None
+        };
         let left = until.saturating_duration_since(Instant::now());
         asked.deadline_ms = u32::try_from(left.as_millis()).unwrap_or(u32::MAX);
         let answer = dialer.ask(leader, Kind::ClientRequest, encode(asked)?, left);
         let answer = timeout_at(until, answer).await;
-        decode(&answer.map_err(io::Error::from)??)
+        let mut answered = decode(&answer.map_err(io::Error::from)??)?;
+        if let Answered::Read { batches, .. } = &mut answered {
+            *batches = hold(std::mem::take(batches), share);
+        }
+        Ok(answered)
     }
+}
+
+/// A share; `None`: there was none until then.
+async fn acquire(shares: &Arc<Semaphore>, until: Instant) -> Option<OwnedSemaphorePermit> {
+    let share = timeout_at(until, shares.clone().acquire_owned());
+    // Never closed.
+    share.await.ok()?.ok()
+}
+
+struct Held<T> {
+    bytes: Bytes,
+    _shares: T,
+}
+
+impl<T> AsRef<[u8]> for Held<T> {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+/// The same bytes; `shares` are dropped with the last slice of them.
+fn hold<T: Send + 'static>(bytes: Bytes, shares: T) -> Bytes {
+    Bytes::from_owner(Held {
+        bytes,
+        _shares: shares,
+    })
 }

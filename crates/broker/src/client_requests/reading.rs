@@ -53,6 +53,14 @@ pub(super) fn read(
             if header.base_offset >= first {
                 records += u64::from(header.count);
             }
+            if found.is_empty() && batch.len() > most {
+                // It is the whole answer, and is not copied.
+                return Ok(Answered::Read {
+                    start: first,
+                    end,
+                    batches: batch,
+                });
+            }
             found.extend_from_slice(&batch);
         }
     }

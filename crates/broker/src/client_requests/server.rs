@@ -1,7 +1,7 @@
 //! The leader's end: carries out what other brokers ask for their clients.
-use super::message::{ATTEMPT, Answered, Asked, Question};
+use super::message::{ATTEMPT, Answered, Asked, MOST_BYTES, Question, READS};
 use super::positions::{Owner, Positions};
-use super::reading;
+use super::{acquire, hold, reading};
 use crate::access::Access;
 use crate::consensus::network::{decode, encode};
 use crate::names::{CURSORS, DEFAULT_NAMESPACE, is_internal};
@@ -15,7 +15,8 @@ use bytes::Bytes;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::time::timeout;
+use tokio::sync::Semaphore;
+use tokio::time::{Instant, timeout};
 
 /// Carries out requests of clients on this broker.
 #[derive(Debug)]
@@ -24,6 +25,10 @@ pub(crate) struct RequestServer {
     view: Arc<ArcSwap<View>>,
     access: Arc<Access>,
     positions: Positions,
+    /// Reads of other brokers' clients that are answered at once.
+    reads: Arc<Semaphore>,
+    /// Those whose answer is one batch above [`MOST_BYTES`].
+    large: Arc<Semaphore>,
 }
 
 impl RequestServer {
@@ -38,21 +43,42 @@ impl RequestServer {
             view: view.clone(),
             access: access.clone(),
             positions,
+            reads: Arc::new(Semaphore::new(READS)),
+            large: Arc::new(Semaphore::new(1)),
         }
     }
 
-    /// The body of the answer to another broker.
+    /// The body of the answer to another broker. That of a read has a share of the room for them until it is dropped.
     ///
     /// # Errors
     /// The request cannot be read.
     pub async fn answer(&self, request: &[u8]) -> io::Result<Bytes> {
         let asked: Asked = decode(request)?;
         let limit = Duration::from_millis(asked.deadline_ms.into()).min(ATTEMPT);
-        let answered = match self.check(&asked) {
-            Some(partition) => self.attempt(&partition, &asked, limit).await,
-            None => Answered::Later,
+        let until = Instant::now() + limit;
+        let later = || encode(&Answered::Later);
+        let Some(partition) = self.check(&asked) else {
+            return later();
         };
-        encode(&answered)
+        let mut shares = Vec::new();
+        if asked.question.has_batches() {
+            let Some(share) = acquire(&self.reads, until).await else {
+                return later();
+            };
+            shares.push(share);
+        }
+        let left = until.saturating_duration_since(Instant::now());
+        let answered = self.attempt(&partition, &asked, left).await;
+        if let Answered::Read { batches, .. } = &answered
+            && batches.len() > MOST_BYTES as usize
+        {
+            // Before it is copied.
+            let Some(share) = acquire(&self.large, until).await else {
+                return later();
+            };
+            shares.push(share);
+        }
+        Ok(hold(encode(&answered)?, shares))
     }
 
     /// The partition that answers, when this broker leads it under the epoch of the request and the user may ask. The broker that asks has

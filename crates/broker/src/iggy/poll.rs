@@ -221,12 +221,10 @@ async fn read_from_leader(
     opened: &Opened,
     wanted: Wanted,
 ) -> Result<(Bytes, Option<u64>), Refused> {
-    let bytes = REPLY_BYTES as u32;
-    let _share = context.requests.reserve(bytes).await;
     let question = Question::Read {
         start: wanted.start,
         count: wanted.count,
-        bytes,
+        bytes: REPLY_BYTES as u32,
     };
     let asked = opened.asked(caller, question);
     let answered = resolve::ask(context, &opened.destination, asked).await?;

@@ -210,3 +210,18 @@ async fn an_answer_counts_only_while_the_broker_leads() {
     rig.partition.stop_leading();
     attempts([Answered::Later, Answered::Later, Answered::Later]).await;
 }
+
+#[tokio::test]
+async fn reads_wait_for_a_share_within_their_deadline() {
+    let rig = Rig::new().await;
+    let request = encode(&read()).unwrap();
+    let mut held = Vec::new();
+    for _ in 0..READS {
+        held.push(rig.server.answer(&request).await.unwrap());
+    }
+    let mut late = read();
+    late.deadline_ms = 20;
+    assert_eq!(rig.answer(&late).await, Answered::Later);
+    held.pop();
+    assert!(rig.shows_its_record().await);
+}
