@@ -5,7 +5,6 @@ with the converted file.
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -101,12 +100,6 @@ def said_by(directory: Path, text: str, *flags: str, variables: Mapping[str, str
     environment = {**os.environ, **(variables or {})}
     ended = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S, check=False, env=environment)
     return ended.returncode, ended.stderr.strip().splitlines()[-1]
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 LISTEN: Final = "listen: 127.0.0.1:0\n"

@@ -21,7 +21,8 @@ from bascule._liftbridge_pb import message
 from bascule.cli.liftbridge.keys import KEYS
 
 from tests.conformance.api import ALL, Api, Failed, failed, values
-from tests.conformance.samples import ALONE, LIMIT_S, LISTEN, free_port, liftbridge, said_by
+from tests.conformance.samples import ALONE, LIMIT_S, LISTEN, liftbridge, said_by
+from tests.integration.server.process import free_port
 from tests.waiting import until
 
 READY_S: Final = 3.0

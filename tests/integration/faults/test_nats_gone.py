@@ -19,16 +19,12 @@ from bascule import testing
 from bascule._liftbridge_pb import message
 from bascule.server.nats_binary import find_nats_server
 
+from tests.integration.server.process import free_port
+
 from .process import check_refusal, children, run, serving, wait_for
 from .raw import Raw, refusal
 
 STREAM = "ingest"
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @contextlib.contextmanager

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Final, NamedTuple, Self
 
 from tests.conformance.api import LEADER, Api
-from tests.conformance.samples import LISTEN, free_port, liftbridge
+from tests.conformance.samples import LISTEN, liftbridge
+from tests.integration.server.process import free_port
 from tests.waiting import until
 
 TABLES: Final = ("tcp", "tcp6", "udp", "udp6", "udplite", "udplite6", "raw", "raw6", "icmp", "icmp6")
