@@ -1,7 +1,7 @@
 //! Watches disk calls and the tasks of replicas, from the task that sends heartbeats.
 //!
 //! A leader resigns by itself, in the turns of its task: for a standstill, a full disk, a failed log, a sync that does not end.
-//! If its task hangs, in a write for one, this stops its role ([`Gate`](crate::partition::replica::Gate)), and resigns for it, again
+//! If its task hangs, in a write for one, this stops its role (`partition/replica/gate.rs`), and resigns for it, again
 //! and again until an entry settles it. Replicas that were reported as unable are reported as able once they are well for a while.
 use crate::partition::Partition;
 use crate::partition::replica::{ReplicaReport, Replicas, RoleSpec};
