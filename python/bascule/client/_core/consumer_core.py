@@ -183,9 +183,13 @@ class ConsumerCore:
         until = min([seconds, *(max(0.01, again - time.monotonic()) for again in retries)])
         self._bell.wait(rung, max(1, round(until * 1000)))
 
+    def _places(self) -> list[Assignment]:
+        """The partitions that are read."""
+        return list(self._owned)
+
     def _poll(self) -> Batch | None:
         """The next available batch; the partitions take turns."""
-        places = list(self._owned)
+        places = self._places()
         for step in range(len(places)):
             place = places[(self._turn + step) % len(places)]
             batch = self._read(place)

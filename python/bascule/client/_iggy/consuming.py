@@ -110,15 +110,8 @@ class IggyConsumerCore(ConsumerCore):
     def _wait(self, rung: int, seconds: float) -> None:
         self._bell.wait(rung, max(1, round(min(seconds, POLL_S) * 1000)))
 
-    def _poll(self) -> Batch | None:
-        places = list(self._reads)
-        for step in range(len(places)):
-            place = places[(self._turn + step) % len(places)]
-            batch = self._read(place)
-            if batch is not None:
-                self._turn = (self._turn + step + 1) % len(places)
-                return batch
-        return None
+    def _places(self) -> list[Assignment]:
+        return list(self._reads)
 
     def _read(self, place: Assignment) -> Batch | None:
         read = self._reads[place]
